@@ -66,7 +66,7 @@ class JourneyVerbs(VerbSet[Traces]):
 
     @abstractmethod
     async def journey(self, message_id: str, records: Sequence[StoredMessage]) -> Journey:
-        """The journey of a message with these records, oldest first, and with others of it."""
+        """The journey of a message with these records, oldest first."""
 
     recent = verb(Traces.recent)
     status = verb(Traces.status)

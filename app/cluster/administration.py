@@ -14,6 +14,7 @@ from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.group_lists import ClusterGroupLists
 from app.cluster.verbs.journeys import ClusterJourneys
 from app.cluster.verbs.member_lists import ClusterMemberLists
+from app.cluster.verbs.records import ClusterRecords
 from app.cluster.verbs.replay_jobs import ClusterReplayVerbs
 from app.cluster.verbs.topic_lists import ClusterTopicLists
 from app.db.worker import DatabaseWorker
@@ -36,7 +37,8 @@ class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, Administration
         self.dead_letters = letters = ClusterDeadLetterLists(catalog, self, marks, jobs)
         examiner = ClusterExaminer(catalog, letters, jobs, copies)
         self.replays = ClusterReplayVerbs(catalog, letters, marks, jobs, examiner, clock)
-        self.journeys = ClusterJourneys(catalog, self, letters)
+        self.records = ClusterRecords(catalog, self)
+        self.journeys = ClusterJourneys(catalog, self.records, letters)
         self.runner = ClusterReplayRunner(jobs, marks, examiner, copies, clock)
 
     @property

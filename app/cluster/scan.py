@@ -202,4 +202,12 @@ class ClusterScan(ClusterPart):
                 )
             )
         reached_ms = self._last.stored_ms if self._last else None
-        return ScanPage(self._items, scanned, total, matched, following, reached_ms, 0)
+        return ScanPage(
+            items=self._items,
+            scanned=scanned,
+            total=total,
+            matched=matched,
+            next_cursor=following,
+            reached_ms=reached_ms,
+            unreadable=0,
+        )

@@ -4,8 +4,8 @@ A broker names 64 messages of a key at most. An id that says no place, and a key
 are looked for in every topic of the users, TOPICS_MAX at most.
 """
 
-from app.administration import Administration
 from app.capabilities import not_supported
+from app.cluster.administration import ClusterAdministration
 from app.cluster.engine_errors import engine_errors
 from app.cluster.messaging import ClusterMessaging
 from app.cluster.reading import KEY_MAX
@@ -26,11 +26,12 @@ class ClusterSearch(ClusterPart, SearchService):
     """`SearchService` of a cluster; what looks into messages pulls them."""
 
     def __init__(
-        self, host: ServerHost, messaging: ClusterMessaging, administration: Administration
+        self, host: ServerHost, messaging: ClusterMessaging, administration: ClusterAdministration
     ) -> None:
         ClusterPart.__init__(self, messaging.catalog)
         SearchService.__init__(self, host, administration)
         self._messaging = messaging
+        self._records = administration.records
 
     @property
     def _engine(self) -> LogSearch:
@@ -61,9 +62,8 @@ class ClusterSearch(ClusterPart, SearchService):
     async def by_id(self, message_id: str) -> list[StoredMessage]:
         """Every record of a message, oldest first, at most 64."""
         record = await self.record_of_id(message_id)
-        if record is not None:
-            return [record]
-        return (await self._everywhere(message_id, is_id=True))[:KEY_MAX]
+        sent = [record] if record else await self._everywhere(message_id, is_id=True)
+        return await self._records.all(sent) if sent else []
 
     async def by_key(
         self,

@@ -8,7 +8,7 @@ from engine.replay.conditions import origin_of
 from engine.replay.copying import copy_for, retry_copy_for
 from engine.replay.job import JobPlan, ReplayTo
 from engine.replay.outcomes import ReplayOutcome
-from engine.replay.selection_planner import TopicConfigs
+from engine.replay.selection_planner import ReplayTopics
 from engine.store.record import encode_properties
 from engine.topic.catalog import TopicType
 from engine.topic.names import DEAD_LETTER_PREFIX, is_system_topic, retry_topic
@@ -26,7 +26,7 @@ class NotReplayable(Exception):
 class CopyPlanner:
     """Makes copies for the topics and groups that there are."""
 
-    def __init__(self, catalog: TopicConfigs, has_group: Callable[[str], bool]) -> None:
+    def __init__(self, catalog: ReplayTopics, has_group: Callable[[str], bool]) -> None:
         self._catalog = catalog
         self._has_group = has_group
 

@@ -26,7 +26,7 @@ RATE_MAX = 1_000_000.0
 NAME_CHARS_MAX = 200
 
 
-class QueueBounds(Protocol):
+class ReplayBounds(Protocol):
     """What is kept of each queue, and what of it was stored when."""
 
     def bounds(self, topic: str, queue: int) -> tuple[int, int]:
@@ -36,7 +36,7 @@ class QueueBounds(Protocol):
         """The first offset that was stored then or later."""
 
 
-class TopicConfigs(Protocol):
+class ReplayTopics(Protocol):
     """Topics by name."""
 
     def get(self, name: str) -> TopicConfig:
@@ -46,7 +46,7 @@ class TopicConfigs(Protocol):
         """The topic, if it is there."""
 
 
-class Dismissed(Protocol):
+class DismissedLetters(Protocol):
     """What is dismissed."""
 
     def dismissed_offsets(self, topic: str) -> DismissedOffsets:
@@ -58,10 +58,10 @@ class SelectionPlanner:
 
     def __init__(
         self,
-        store: QueueBounds,
-        catalog: TopicConfigs,
+        store: ReplayBounds,
+        catalog: ReplayTopics,
         has_group: Callable[[str], bool],
-        dismissals: Dismissed,
+        dismissals: DismissedLetters,
     ) -> None:
         self._store = store
         self._catalog = catalog

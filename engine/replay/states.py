@@ -52,11 +52,6 @@ class LetterStates:
         self._resent, self._dismissed = bits
         self._settles = settles
 
-    @classmethod
-    def all_open(cls, first: int, end: int) -> "LetterStates":
-        """Dead letters of which none was dismissed or resent."""
-        return cls(first, end, (OffsetBits(), DismissedOffsets(0)), settles=False)
-
     def of(self, offset: int) -> DeadLetterState:
         """The state of one dead letter."""
         if self._dismissed.note_of(offset) is not None:

@@ -155,7 +155,7 @@ def test_the_websocket_sends_and_delivers(server: Gateway, topic: str, group: st
 
 
 def test_what_the_cluster_cannot_do_is_refused_by_its_name(server: Gateway, topic: str) -> None:
-    for path in (f"/topics/{topic}/search?filter=x", "/transactions", "/statistics"):
+    for path in (f"/topics/{topic}/statistics", "/transactions", "/statistics", "/scheduled"):
         status, answer = server.ask("GET", f"/api/v1{path}")
         assert (status, answer["code"]) == (409, "not_supported"), path
     assert server.api("GET", "/system")["data_mark"] == ""

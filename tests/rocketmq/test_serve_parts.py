@@ -109,11 +109,16 @@ def test_a_journey_tells_who_is_past_a_message_and_what_is_not_known(
     until(lambda: states()[group] == "passed", limit_s=LIMIT_S)
     journey = server.api("GET", f"/messages/{message_id}/journey")
     assert [each["client"] for each in journey["stages"] if each["name"] == "replay"] == [job["id"]]
-    shown = page(server, f"/trace/{message_id}")
-    assert f"/dlq/{group}/{letter['offset']}" in shown
+    assert f"/dlq/{group}/{letter['offset']}" in page(server, f"/trace/{message_id}")
+    records = server.api("GET", f"/messages/{message_id}")["items"]
+    assert {each["topic"] for each in records} == {
+        topic,
+        f"%DLQ%{group}",
+        f"%RETRY%{group}_{topic}",
+    }
     unknown = server.api("GET", "/messages/7F00000100001F90000000000000FFFF/journey")
     assert unknown["stages"] == []
-    assert {each["code"] for each in unknown["reasons_checked"]} >= {"kind_of_id", "retention"}
+    assert "kind_of_id" in {each["code"] for each in unknown["reasons_checked"]}
 
 
 async def trace(cluster: ApacheCluster, message: NewClusterMessage) -> None:

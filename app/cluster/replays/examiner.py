@@ -10,7 +10,7 @@ from app.cluster.replays.shared_jobs import SharedJobs, sources_of
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.part import ClusterPart
 from engine.broker import DEAD_LETTER_PREFIX, ReplayTo, TopicConfig, origin_of
-from engine.errors import GroupNotFound, TopicNotFound
+from engine.errors import Busy, GroupNotFound, TopicNotFound
 from engine.message import StoredMessage
 from engine.replay.copy_planner import CopyPlanner, NotReplayable
 from engine.replay.examine import CopyDecision
@@ -41,7 +41,7 @@ class KnownTopics:
         return topic
 
 
-class Place(NamedTuple):
+class ReplayPlace(NamedTuple):
     """The `nth` message of a job (from 0)."""
 
     nth: int
@@ -101,14 +101,16 @@ class ClusterExaminer(ClusterPart):
             decisions.append(decision)
         return decisions
 
-    async def read(self, source: str, places: Sequence[Place]) -> dict[int, StoredMessage | None]:
+    async def read(
+        self, source: str, places: Sequence[ReplayPlace]
+    ) -> dict[int, StoredMessage | None]:
         """The records by index, of as many from the start on as a few requests give.
 
         None where it is gone. Busy.
         """
         read: dict[int, StoredMessage | None] = {}
         is_dead = source.startswith(DEAD_LETTER_PREFIX)
-        at = 0
+        at = size_bytes = 0
         while at < len(places):
             first = places[at]
             end = at + 1
@@ -117,13 +119,14 @@ class ClusterExaminer(ClusterPart):
             count = end - at
             if is_dead:
                 group = source.removeprefix(DEAD_LETTER_PREFIX)
-                found, until = await self._letters.read(group, first.offset, first.offset + count)
+                records, until = await self._letters.read(group, first.offset, first.offset + count)
             else:
-                found, until = await self._pulled(source, first, count)
+                records, until = await self._pulled(source, first, count)
             for each in places[at:end]:
                 if each.offset < until:
-                    read[each.nth] = found.get(each.offset)
-            if until < first.offset + count:
+                    read[each.nth] = records.get(each.offset)
+            size_bytes += sum(each.size_bytes for each in records.values())
+            if until < first.offset + count or size_bytes >= READ_BYTES:
                 break
             at = end
         return read
@@ -154,7 +157,7 @@ class ClusterExaminer(ClusterPart):
         return True
 
     def _copied(
-        self, job: StoredJob, each: Place, stored: StoredMessage, planner: CopyPlanner
+        self, job: StoredJob, each: ReplayPlace, stored: StoredMessage, planner: CopyPlanner
     ) -> CopyDecision:
         try:
             copy = planner.copy(job.plan, stored)
@@ -167,7 +170,7 @@ class ClusterExaminer(ClusterPart):
         return CopyDecision(*each, outcome, stored.message_id, copy)
 
     async def _pulled(
-        self, source: str, first: Place, count: int
+        self, source: str, first: ReplayPlace, count: int
     ) -> tuple[dict[int, StoredMessage], int]:
         """Records of a queue by offset, and the offset up to which it was read."""
         try:
@@ -177,12 +180,18 @@ class ClusterExaminer(ClusterPart):
         offset, end = first.offset, first.offset + count
         with engine_errors():
             page = await self._client.reads.pull(
-                place, offset, count_max=min(count, READ_COUNT), bytes_max=READ_BYTES
+                place,
+                offset,
+                count_max=min(count, READ_COUNT),
+                bytes_max=READ_BYTES,
+                is_from_master=True,
             )
-        found = {each.offset: self._stored(each) for each in page.messages if each.offset < end}
-        return found, min(end, page.next_offset) if page.next_offset > offset else end
+        if page.next_offset <= offset < page.max_offset:
+            raise Busy(f"no message of {source!r} came", remedy="try again", retry_after_s=1.0)
+        records = {each.offset: self._stored(each) for each in page.messages if each.offset < end}
+        return records, min(end, page.next_offset) if page.next_offset > offset else end
 
-    async def _sent_before(self, job: StoredJob, places: Sequence[Place]) -> set[int]:
+    async def _sent_before(self, job: StoredJob, places: Sequence[ReplayPlace]) -> set[int]:
         others = [
             each
             for each in sources_of(await self._jobs.all(), job.plan.source)
@@ -191,10 +200,10 @@ class ClusterExaminer(ClusterPart):
         return {each.nth for each in places if jobs_that_sent(others, each.queue, each.offset)}
 
 
-def places_of(job: StoredJob, index: int, count_max: int) -> list[Place]:
+def places_of(job: StoredJob, index: int, count_max: int) -> list[ReplayPlace]:
     """Messages of a job from an index on."""
     return [
-        Place(each.nth + step, each.queue, offset)
+        ReplayPlace(each.nth + step, each.queue, offset)
         for each in job.selection.stretches(index, count_max)
         for step, offset in enumerate(each.offsets)
     ]
@@ -210,5 +219,5 @@ def jobs_that_sent(jobs: Sequence[StoredJob], queue: int, offset: int) -> list[s
     return ids
 
 
-def _after(place: Place, step: int) -> Place:
-    return Place(place.nth + step, place.queue, place.offset + step)
+def _after(place: ReplayPlace, step: int) -> ReplayPlace:
+    return ReplayPlace(place.nth + step, place.queue, place.offset + step)

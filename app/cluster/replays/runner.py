@@ -84,12 +84,16 @@ class ClusterReplayRunner:
         return min(waits)
 
     async def _run(self) -> None:
+        said = ""
         while True:
             self._jobs.changed.clear()
             try:
                 wait_s = await self.tick()
+                said = ""
             except EngineError as error:
-                log.warning("replay jobs wait: %s", error.detail)
+                if error.detail != said:
+                    said = error.detail
+                    log.warning("replay jobs wait: %s", said)
                 wait_s = LOOK_S
             except Exception:
                 log.exception("a step of a replay job failed")

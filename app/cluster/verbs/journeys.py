@@ -1,11 +1,10 @@
 """Journeys of a cluster's messages: its records, offsets of groups, and what clients trace.
 
 Brokers record no deliveries. A group whose offset is past a record has had it, or passed it over;
-of what POP has handed out the offset says the same. Records are found by the index of each topic:
-that of the message, and the retries and dead letters of the groups that consume it.
+of what POP has handed out the offset says the same.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +15,7 @@ from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.part import ClusterPart, all_of
-from app.cluster.verbs.topic_lists import ClusterTopicLists
+from app.cluster.verbs.records import ClusterRecords
 from engine.broker import (
     CLIENT_TRACE_TOPIC,
     DEAD_LETTER_PREFIX,
@@ -35,16 +34,18 @@ from engine.broker import (
     TraceStatus,
     client_traces_of,
     journey_of,
-    origin_of,
 )
 from engine.errors import Busy, EngineError, GroupNotFound, Refused, TopicNotFound
 from engine.message import StoredMessage
 
-GROUPS_MAX = 100
-RECORDS_MAX = 64
 Place = tuple[str, str, int, int]  # group, topic, queue, offset
 PASSED = "the group's offset is past it; brokers record no deliveries"
 NOT_TOLD = "brokers record no deliveries: the offset of a group says whether it is past a record"
+
+NOTHING = (
+    "it was looked for among the ids in all topics, and brokers do not tell what they deleted; "
+    "a key is looked for by topic and key"
+)
 
 
 class GroupPlace(NamedTuple):
@@ -61,11 +62,11 @@ class ClusterJourneys(ClusterPart, JourneyVerbs):
     def __init__(
         self,
         catalog: ClusterCatalog,
-        topics: ClusterTopicLists,
+        records: ClusterRecords,
         letters: ClusterDeadLetterLists,
     ) -> None:
         super().__init__(catalog)
-        self._topic_lists = topics
+        self._records = records
         self._letters = letters
 
     @property
@@ -83,14 +84,13 @@ class ClusterJourneys(ClusterPart, JourneyVerbs):
         )
 
     async def journey(self, message_id: str, records: Sequence[StoredMessage]) -> Journey:
-        """What the cluster knows of a message, whose records these are among others."""
-        groups = await self._groups(records)
-        records = await self._with_others(records, groups)
+        """What the cluster knows of a message with these records."""
+        groups = await self._records.groups(records)
         if records:
             message_id = records[0].message_id or message_id
         evidence = JourneyEvidence(
             message_id=message_id,
-            records=records,
+            records=list(records),
             rows=[[] for _ in records],
             unplaced=[],
             correlated=[],
@@ -108,46 +108,7 @@ class ClusterJourneys(ClusterPart, JourneyVerbs):
         stages = [await self._as_told(each) for each in journey.stages]
         return msgspec.structs.replace(journey, stages=stages)
 
-    # -- records --------------------------------------------------------------------------------
-
-    async def _groups(self, records: Sequence[StoredMessage]) -> list[str]:
-        """The groups that consume the message's topic, or gave it up."""
-        groups = {
-            each.topic.removeprefix(DEAD_LETTER_PREFIX)
-            for each in records
-            if each.topic.startswith(DEAD_LETTER_PREFIX)
-        }
-        for topic in {_home_of(each) for each in records}:
-            try:
-                groups.update(await self._topic_lists.groups_of(topic))
-            except TopicNotFound:
-                continue
-        return sorted(groups)[:GROUPS_MAX]
-
-    async def _with_others(
-        self, records: Sequence[StoredMessage], groups: Sequence[str]
-    ) -> list[StoredMessage]:
-        """The records with those of its retries and dead letters, oldest first."""
-        message_ids = {each.message_id for each in records if each.message_id}
-        homes = {_home_of(each) for each in records} - {""}
-        topics = homes | {topic for group in groups for topic in _topics_of(group, homes)}
-        parts = await all_of(
-            self._of_topic(topic, message_id)
-            for topic in sorted(topics)
-            for message_id in sorted(message_ids)
-        )
-        every = {(each.topic, each.queue, each.offset): each for each in records}
-        every |= {(each.topic, each.queue, each.offset): each for part in parts for each in part}
-        ordered = sorted(every.values(), key=lambda each: (each.stored_ms, each.attempt))
-        return ordered[:RECORDS_MAX]
-
-    async def _of_topic(self, topic: str, message_id: str) -> list[StoredMessage]:
-        try:
-            with engine_errors():
-                messages = await self._client.reads.by_key(topic, message_id, is_id=True)
-            return [self._stored(each) for each in messages]
-        except (TopicNotFound, Refused):
-            return []
+    # -- evidence -------------------------------------------------------------------------------
 
     async def _client_reports(self, message_id: str) -> list[ClientReport]:
         """What clients traced of it, oldest first."""
@@ -169,12 +130,12 @@ class ClusterJourneys(ClusterPart, JourneyVerbs):
     async def _places(
         self, records: Sequence[StoredMessage], readers: dict[str, list[str]]
     ) -> dict[Place, GroupPlace]:
-        wanted = [
+        questions = [
             (group, each.topic, each.queue, each.offset)
             for each in records
             for group in readers[each.topic]
         ]
-        return dict(zip(wanted, await all_of(map(self._place_in, wanted)), strict=True))
+        return dict(zip(questions, await all_of(map(self._place_in, questions)), strict=True))
 
     async def _place_in(self, place: Place) -> GroupPlace:
         group, topic, queue, offset = place
@@ -202,17 +163,6 @@ class ClusterJourneys(ClusterPart, JourneyVerbs):
         return msgspec.structs.replace(stage, letter=number)
 
 
-def _home_of(record: StoredMessage) -> str:
-    """The topic that the message was sent to."""
-    return origin_of(record) or record.topic
-
-
-def _topics_of(group: str, homes: Iterable[str]) -> list[str]:
-    """Where a group has retries and dead letters of messages of these topics."""
-    own = [f"{RETRY_PREFIX}{group}", f"{DEAD_LETTER_PREFIX}{group}"]
-    return own + [f"{RETRY_PREFIX}{group}{mark}{home}" for home in homes for mark in "_+"]
-
-
 def _readers(topic: str, groups: Sequence[str]) -> list[str]:
     """The groups that read a topic: of retries their own, of dead letters none."""
     if topic.startswith(DEAD_LETTER_PREFIX):
@@ -236,11 +186,5 @@ def _reasons(evidence: JourneyEvidence, unknown: Sequence[str]) -> list[CheckedR
         detail = f"the offsets of {names} cannot be read now: a broker does not answer"
         reasons.append(CheckedReason(ReasonCode.UNREACHABLE, True, detail))
     if not evidence.records:
-        detail = "it is looked for among the messages of all topics; a key by topic and key"
-        reasons += [
-            CheckedReason(ReasonCode.KIND_OF_ID, False, detail),
-            CheckedReason(
-                ReasonCode.RETENTION, False, "the brokers do not tell what they have deleted"
-            ),
-        ]
+        reasons.append(CheckedReason(ReasonCode.KIND_OF_ID, False, NOTHING))
     return reasons

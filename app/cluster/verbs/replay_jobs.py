@@ -10,7 +10,7 @@ from app.administration import ReplayVerbs
 from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
-from app.cluster.replays.examiner import ClusterExaminer, KnownTopics, Place
+from app.cluster.replays.examiner import ClusterExaminer, KnownTopics, ReplayPlace
 from app.cluster.replays.letter_marks import LetterMarks
 from app.cluster.replays.shared_jobs import SharedJob, SharedJobs, packed_outcomes
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
@@ -200,7 +200,7 @@ class ClusterReplayVerbs(ClusterPart, ReplayVerbs):
         """As the engine's."""
         job = LoadedJobs(await self._jobs.all()).get(job_id)
         indexes, following = outcome_indexes(job, outcome, after=after, count_max=count_max)
-        places = [Place(index, *job.selection.place(index)) for index in indexes]
+        places = [ReplayPlace(index, *job.selection.place(index)) for index in indexes]
         read = await self._examiner.read(job.plan.source, places)
         rows = [outcome_row(job, index, read[index]) for index in indexes if index in read]
         if len(rows) < len(indexes):

@@ -8,7 +8,15 @@ from app.ui.framework.page_request import PageRequest
 from app.ui.framework.templating import segment
 from app.ui.journeys import words as journey_words
 from app.ui.journeys.filtered import filtered_out
-from engine.broker import DEAD_LETTER_PREFIX, Branch, GroupState, Journey, Stage, StageName
+from engine.broker import (
+    DEAD_LETTER_PREFIX,
+    Branch,
+    GroupState,
+    Journey,
+    ReasonCode,
+    Stage,
+    StageName,
+)
 from engine.errors import EngineError
 from engine.message import StoredMessage
 
@@ -27,13 +35,14 @@ class RelatedLink:
 class Verdict:
     """The outcome in one group since `since_ms`; `error` is its last failure, on `client`.
 
-    `is_offline` if the message waits for a group without consumers.
+    `is_offline` if the message waits for a group without consumers. `deliveries` is None where the
+    engine does not tell of any.
     """
 
     group: str
     verdict: str
     tone: str
-    deliveries: int
+    deliveries: int | None
     since_ms: int
     is_offline: bool
     error: str
@@ -69,13 +78,18 @@ async def _verdict(
         group=branch.group,
         verdict=text,
         tone=tone,
-        deliveries=branch.deliveries,
+        deliveries=branch.deliveries if are_told(journey) else None,
         since_ms=branch.at_ms,
         is_offline=branch.state in WAITING and nobody,
         error=journey_words.detail(failed[-1]) if failed else "",
         client=failed[-1].client if failed else "",
         links=[link for stage in own for link in _links(stage)][-3:],
     )
+
+
+def are_told(journey: Journey) -> bool:
+    """Whether the engine tells of deliveries."""
+    return all(each.code is not ReasonCode.NOT_TOLD for each in journey.reasons_checked)
 
 
 def _links(stage: Stage) -> list[RelatedLink]:

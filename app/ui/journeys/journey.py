@@ -12,7 +12,7 @@ from app.ui.framework.templating import segment
 from app.ui.journeys import layout as journey_layout
 from app.ui.journeys import otel as journey_otel
 from app.ui.journeys import words as journey_words
-from app.ui.journeys.delivery_status import dead_letter_href
+from app.ui.journeys.delivery_status import are_told, dead_letter_href
 from app.ui.journeys.filtered import filtered_out
 from app.ui.journeys.layout import AxisTick, StageBar, StageSpan
 from app.ui.messages.message import address
@@ -85,7 +85,10 @@ class ReasonRow(journeys.JourneyReason, frozen=True):
 
 @dataclass(frozen=True)
 class JourneyPage:
-    """The context of `journey.html`; if `stages` is empty, `reasons` say why."""
+    """The context of `journey.html`; if `stages` is empty, `reasons` say why.
+
+    `has_deliveries` is false where the engine does not tell of any.
+    """
 
     message_id: str
     requested_id: str
@@ -100,6 +103,7 @@ class JourneyPage:
     story_left_out: int
     reasons: list[ReasonRow]
     is_complete: bool
+    has_deliveries: bool
     is_over: bool
     message_href: str
 
@@ -159,6 +163,7 @@ def _page(
         story_left_out=max(0, len(story) - STORY_MAX),
         reasons=[_reason(each) for each in journey.reasons_checked],
         is_complete=journey.complete,
+        has_deliveries=are_told(journey),
         is_over=not is_waiting,
         message_href=_message_href(journey.stages),
     )
