@@ -144,7 +144,7 @@ class Journal(Service):
         self._is_renewed = False  # a new snapshot is wanted whatever the size
         self.before_reread: Callable[[int], None] = lambda start: None  # of a copy
         self.kept_snapshot = 0  # number of the newest one that was written here since the start
-        self.is_keeping = False  # a snapshot of the leader's is being written
+        self.is_keeping = False  # something of the leader's is on its way to the disk
         self.is_copy = False  # of a leader's: `append_copy` alone writes
         self.refusal: Callable[[], EngineError] | None = None  # while changes are held back
         self._is_pinned = False  # what could not be set aside must not go with the old files
@@ -192,6 +192,7 @@ class Journal(Service):
             self.is_damaged = self._has_refused = True
             self.trusted = min(self.trusted, self.distrust())
         applied = self._apply(contents.frames)
+        self._sync_before(contents.number)
         self._open(contents.number)
         if self._has_left_out and not self.is_copy:
             self.append(Reread(self.trusted), is_owed=True)  # else a full disk would stop the start
@@ -285,12 +286,30 @@ class Journal(Service):
         return entries
 
     def roll_copy(self) -> None:
-        """Go on in the next file, as the leader did; its snapshot comes once the leader has it."""
+        """Go on in the next file, as the leader did; its snapshot comes once the leader has it.
+
+        `is_keeping` until what came before is on the disk: a loss of power that took the end of a
+        file and left the next one would go unseen. `failure` says why it is not.
+        """
         assert self.is_copy
         assert self._file is not None
         before = self._file
         self._open(self._number + 1)
         self._older.append(before)
+        self.is_keeping, self.failure = True, ""
+        unsynced = self.take_unsynced()
+
+        def sync() -> None:
+            for each in unsynced:
+                sync_if_open(each)
+
+        def synced(_: None, error: Exception | None) -> None:
+            self.is_keeping = False
+            if error is not None:
+                self.failure = f"the journal is not on the disk: {error}"
+                self.give_back()
+
+        self._pool.submit(sync, synced)
 
     def keep_snapshot(self, number: int, snapshot: bytes) -> None:
         """Write a snapshot of the leader's with which a file so far begins, in the pool.
@@ -515,6 +534,14 @@ class Journal(Service):
     @cached_property
     def _read(self) -> Callable[[bytes], Any]:
         return EntryReader(self._checks).read
+
+    def _sync_before(self, number: int) -> None:
+        """Bring the files before this one to the disk, where a killed process may not have."""
+        for each in file_numbers(self._files, self._directory, "journal"):
+            if each < number:
+                file = self._files.open(self._path("journal", each))
+                file.sync()
+                file.close()
 
     def _cut(self, size: int) -> None:
         assert self._file is not None

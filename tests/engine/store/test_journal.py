@@ -166,6 +166,21 @@ def test_a_second_crash_after_a_half_done_compaction_changes_nothing(tmp_path: P
     assert len(list(tmp_path.iterdir())) == 4
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_sync_after_a_killed_compaction_covers_the_older_journal_too(seed: int) -> None:
+    disk = Disk(random.Random(seed))
+    files = disk.boot()
+    make_lasting_directory(files, Path("/j"))
+    part = Part(files, Path("/j"), HeldPool())
+    part.set("a", 1)
+    part.journal.compact()  # its snapshot is never written
+    part.set("b", 2)
+    disk.kill()
+    Part(disk.boot(), Path("/j")).journal.sync()
+    disk.lose_power()
+    assert Part(disk.boot(), Path("/j")).values == {"a": 1, "b": 2}
+
+
 def test_a_refused_change_never_comes_to_life() -> None:
     disk = Disk(random.Random(1))
     part = Part(disk.boot(), Path("/j"))
