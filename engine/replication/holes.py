@@ -1,9 +1,9 @@
 """Closes the holes that a loss of power leaves in the log of a closed directory.
 
-What a hole had is kept in `set-aside`. In its place come records of the topic `rmq_sys_.hole`, which
-nobody has, or where it goes on to the end of a segment the blank record that closes it. So each
-reader of the log goes on behind it (a slave of RocketMQ would stop there), and a standby, which is
-cut where its own log is not whole, is not cut there.
+What a hole had is kept in `set-aside`. In its place come records of a topic that nobody has, or the
+blank record that closes a segment. So every reader of the log goes on behind it, where a broker of
+RocketMQ would cut its log or stop, and a standby, which is cut where its own log is not whole, is
+not cut there.
 """
 
 import logging

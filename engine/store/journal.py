@@ -34,7 +34,9 @@ from engine.store.files import (
 )
 from engine.store.journal_entries import (
     EntryReader,
+    JournalEntry,
     JournalFrame,
+    Predecessor,
     RefusedFrame,
     reason_of,
     set_aside,
@@ -52,19 +54,6 @@ NEVER = 1 << 62
 UNWRITABLE = (OverflowError, UnicodeError, TypeError, msgspec.MsgspecError)
 
 Flushed = Callable[[Exception | None], None]
-
-
-class JournalEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One change; subclasses set their own `tag`, which is never reused for another meaning."""
-
-    @property
-    def follows(self) -> int:
-        """The end of the record in the log that this follows from; 0 for none.
-
-        Where the log has to be read again from before there, loading leaves the change out: a
-        power loss may have taken the record, and if not, recovery finds it and makes the change.
-        """
-        return 0
 
 
 class Reread(JournalEntry, frozen=True, tag="reread", array_like=True):
@@ -121,6 +110,7 @@ class Journal(Service):
         self._damage_log = damage_log or DamageLog(files, directory)
         self._parts: list[JournalPart] = []
         self._checks: dict[type[JournalEntry], Callable[[Any], None]] = {Reread: _check_reread}
+        self.register((Predecessor,), _is_legal, lambda: ())
         self._encode = msgspec.msgpack.Encoder().encode
         self._file: File | None = None
         self._number = 0
@@ -361,8 +351,10 @@ class Journal(Service):
         """
         assert self._file is not None
         snapshot = self._snapshot_bytes()
-        older_file = self._file
+        older_file, begin = self._file, frame(self._encode(Predecessor(self._size)))
         self._open(self._number + 1)  # where no file can be opened, nothing has begun
+        if not self._owed:
+            self._write(begin, is_owed=True)
         self._has_refused = self._is_renewed = False
         self._older.append(older_file)
         older = list(self._older)

@@ -25,8 +25,8 @@ digits, the least significant first, of the CRC-32 & 0x7FFFFFFF of every byte be
 Records of earlier versions and of RocketMQ, and those whose properties leave no room for it, have
 none; the checkpoint says from where on all have one. What is read never shows it.
 
-What a loss of power has taken in front of whole records becomes records of the topic `rmq_sys_.hole`,
-or a blank one: every reader finds what follows, and no topic can have that name.
+What a loss of power has taken in front of whole records becomes records of the topic
+`rmq_sys_.hole`, a name that no topic can have, or a blank one: every reader finds what follows.
 
 All integers are big-endian. Source: docs/rocketmq-rules.md#records-of-the-log.
 """
