@@ -1,14 +1,16 @@
 """Notes at a start that the machine may have lost power, before anything is written.
 
 A leader's standbys may then have what its disk has not, and other bytes where its log has a hole:
-they are cut where it is whole, as at the beginning of an epoch. The file `boot` names the start of
+they are cut where it is whole, as at the beginning of an epoch, and get what it has behind that
+once its holes are closed. The file `boot` names the start of
 the machine in which a directory was used last. The death of a process loses nothing.
 """
 
 from pathlib import Path
 
 from engine.replication.epochs import OS_FILES, EpochRole, EpochState, save_epochs
-from engine.replication.tail import whole_part
+from engine.replication.holes import close_holes
+from engine.replication.tail import scan_directory
 from engine.store.checkpoint import read_clean
 from engine.store.files import Files, make_lasting_directory, read_whole, write_atomic
 
@@ -34,7 +36,7 @@ def after_boot(root: Path, state: EpochState, boot: str, files: Files = OS_FILES
     """The state with which a directory that stands still is used in this boot; OSError.
 
     It is on the disk when this returns. After a loss of power that reads the log from its
-    checkpoint on.
+    checkpoint on, and closes its holes.
     """
     try:
         is_same = read_whole(files, root / FILE) == boot.encode()
@@ -43,8 +45,10 @@ def after_boot(root: Path, state: EpochState, boot: str, files: Files = OS_FILES
     if is_same or not boot:
         return state
     if state.role is not EpochRole.STANDBY and not _is_clean(root, files):
-        state = state.lose_power(whole_part(root, files)[0])
-        save_epochs(root, state, files)
+        scan = scan_directory(root, files)
+        state = state.lose_power(scan.whole_end)
+        save_epochs(root, state, files)  # before: from there on its standbys have other bytes
+        close_holes(root, scan.damages, files)
     save_boot(root, boot, files)
     return state
 

@@ -54,7 +54,7 @@ class StandbySink:
         self._change = b""  # the beginning of a frame
         self._snapshot = bytearray()
         self._has_trims = False
-        self._is_kept_back = False  # until a snapshot is on the disk
+        self._is_kept_back = False  # until a snapshot, or a file of the journal, is on the disk
         self.must_reopen = False
         self.reread_start: int | None = None  # see `StoreCopy.reread_from`
         self._cut: ReplicaCut | None = None  # not all of its records can be read yet
@@ -81,7 +81,7 @@ class StandbySink:
 
     @property
     def is_busy(self) -> bool:
-        """Whether another piece has to wait: for a snapshot on its way to the disk, or `show`."""
+        """Whether another piece has to wait: for the journal on its way to the disk, or `show`."""
         return self._cut is not None or self._store.journal.is_keeping
 
     def take(self, piece: Piece) -> None:
@@ -153,9 +153,10 @@ class StandbySink:
 
     def _take_journal(self, piece: JournalPiece) -> None:
         number, size = self._store.journal.place
-        if (piece.number, piece.at) == (number + 1, 0) and not self._change:
+        if (piece.number, piece.at, piece.data) == (number + 1, 0, b"") and not self._change:
+            self._is_kept_back = True
             self._store.journal.roll_copy()
-            number, size = self._store.journal.place
+            return
         size += len(self._change)
         if (piece.number, piece.at) != (number, size):
             raise Corrupt(

@@ -75,13 +75,13 @@ class Standby:
     def is_busy(self) -> bool:
         """Whether `show` has to be called, perhaps several times, before the next piece.
 
-        It also waits for the pool, where a snapshot is being written.
+        It also waits for the pool, which brings the journal to the disk.
         """
         return self._sink.is_busy
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is busy with a snapshot in the pool, so that `show` has nothing to do."""
+        """Whether it is busy with the journal in the pool, so that `show` has nothing to do."""
         return self.parts.store.journal.is_keeping
 
     def show(self) -> None:

@@ -86,25 +86,21 @@ def keep_behind_damage(
 
     It goes on as a standby's, which is cut at its first damage. Raises OSError.
     """
-    begin, end = whole_part(root, files)
-    if begin == end:
+    scan = scan_directory(root, files)
+    if not scan.damages:
         return None
-    return _set_aside(files, root, begin, epoch=epoch, log_end=end, now_ms=now_ms)
+    return _set_aside(files, root, scan.whole_end, epoch=epoch, log_end=scan.end, now_ms=now_ms)
 
 
-def whole_part(root: Path, files: Files = OS_FILES) -> tuple[int, int]:
-    """Where a closed directory's log stops being whole, as its recovery finds it, and its end."""
-    bases = bases_of(files, root)
-    if not bases:
-        return 0, 0
-    log, marked = DirectoryLog(files, root, bases), read_checkpoint(files, root / "checkpoint")
-    end = bases[-1] + log.segment_bytes
+def scan_directory(root: Path, files: Files = OS_FILES) -> LogScan:
+    """A scan, at its end, of the part of a closed directory's log that its recovery will read."""
+    log, marked = DirectoryLog(files, root), read_checkpoint(files, root / "checkpoint")
+    first, end = log.oldest, log.end
     begin = marked.checkpoint.confirmed
-    begin = begin if bases[0] <= begin <= end else bases[0]
-    scan = LogScan(log, begin, end, marked.crc_range)
+    scan = LogScan(log, begin if first <= begin <= end else first, end, marked.crc_range)
     for _ in scan.records():
         pass
-    return scan.damages[0].start if scan.damages else scan.end, scan.end
+    return scan
 
 
 def tails(root: Path, files: Files = OS_FILES) -> list[TailFile]:
@@ -132,16 +128,14 @@ def tail_messages(path: Path, files: Files = OS_FILES) -> Iterator[StoredMessage
 
 def segment_bytes_of(root: Path, files: Files = OS_FILES) -> int:
     """The size of the log's files; 0 where there is none."""
-    bases = bases_of(files, root)
-    return DirectoryLog(files, root, bases).segment_bytes if bases else 0
+    return DirectoryLog(files, root).segment_bytes
 
 
 def _set_aside(
     files: Files, root: Path, begin: int, *, epoch: int, log_end: int, now_ms: int
 ) -> TailFile:
     """Copy the log from `begin` on into a file of its own, on the disk when it returns."""
-    bases = bases_of(files, root)
-    log = DirectoryLog(files, root, bases)
+    log = DirectoryLog(files, root)
     messages = sum(1 for _ in LogScan(log, begin, log_end).records())
     crc = 0
     for data in _pieces(log, begin, log_end):
@@ -230,16 +224,22 @@ def _read_head(files: Files, path: Path) -> tuple[LogTail, int]:
 class DirectoryLog(LogFiles):
     """The log of a closed directory, for a scan."""
 
-    def __init__(self, files: Files, root: Path, bases: list[int]) -> None:
-        first = files.open(root / "commitlog" / f"{bases[0]:0{NAME_DIGITS}d}")
-        try:
-            super().__init__(files, root, first.size())
-        finally:
-            first.close()
-        self._bases = bases
+    def __init__(self, files: Files, root: Path) -> None:
+        self._bases = bases_of(files, root)
+        super().__init__(files, root, self._size_bytes(files, root) if self._bases else 0)
+        self.oldest = self._bases[0] if self._bases else 0
+        self.end = self._bases[-1] + self.segment_bytes if self._bases else 0
 
     def bases(self) -> list[int]:
         return self._bases
+
+    def _size_bytes(self, files: Files, root: Path) -> int:
+        """Of each segment, which all are of one size."""
+        first = files.open(root / "commitlog" / f"{self._bases[0]:0{NAME_DIGITS}d}")
+        try:
+            return first.size()
+        finally:
+            first.close()
 
 
 class _TailLog:

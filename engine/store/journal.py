@@ -34,7 +34,9 @@ from engine.store.files import (
 )
 from engine.store.journal_entries import (
     EntryReader,
+    JournalEntry,
     JournalFrame,
+    Predecessor,
     RefusedFrame,
     reason_of,
     set_aside,
@@ -52,19 +54,6 @@ NEVER = 1 << 62
 UNWRITABLE = (OverflowError, UnicodeError, TypeError, msgspec.MsgspecError)
 
 Flushed = Callable[[Exception | None], None]
-
-
-class JournalEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One change; subclasses set their own `tag`, which is never reused for another meaning."""
-
-    @property
-    def follows(self) -> int:
-        """The end of the record in the log that this follows from; 0 for none.
-
-        Where the log has to be read again from before there, loading leaves the change out: a
-        power loss may have taken the record, and if not, recovery finds it and makes the change.
-        """
-        return 0
 
 
 class Reread(JournalEntry, frozen=True, tag="reread", array_like=True):
@@ -121,6 +110,7 @@ class Journal(Service):
         self._damage_log = damage_log or DamageLog(files, directory)
         self._parts: list[JournalPart] = []
         self._checks: dict[type[JournalEntry], Callable[[Any], None]] = {Reread: _check_reread}
+        self.register((Predecessor,), _is_legal, lambda: ())
         self._encode = msgspec.msgpack.Encoder().encode
         self._file: File | None = None
         self._number = 0
@@ -144,7 +134,7 @@ class Journal(Service):
         self._is_renewed = False  # a new snapshot is wanted whatever the size
         self.before_reread: Callable[[int], None] = lambda start: None  # of a copy
         self.kept_snapshot = 0  # number of the newest one that was written here since the start
-        self.is_keeping = False  # a snapshot of the leader's is being written
+        self.is_keeping = False  # something of the leader's is on its way to the disk
         self.is_copy = False  # of a leader's: `append_copy` alone writes
         self.refusal: Callable[[], EngineError] | None = None  # while changes are held back
         self._is_pinned = False  # what could not be set aside must not go with the old files
@@ -192,6 +182,7 @@ class Journal(Service):
             self.is_damaged = self._has_refused = True
             self.trusted = min(self.trusted, self.distrust())
         applied = self._apply(contents.frames)
+        self._sync_before(contents.number)
         self._open(contents.number)
         if self._has_left_out and not self.is_copy:
             self.append(Reread(self.trusted), is_owed=True)  # else a full disk would stop the start
@@ -285,12 +276,30 @@ class Journal(Service):
         return entries
 
     def roll_copy(self) -> None:
-        """Go on in the next file, as the leader did; its snapshot comes once the leader has it."""
+        """Go on in the next file, as the leader did; its snapshot comes once the leader has it.
+
+        `is_keeping` until what came before is on the disk: a loss of power that took the end of a
+        file and left the next one would go unseen. `failure` says why it is not.
+        """
         assert self.is_copy
         assert self._file is not None
         before = self._file
         self._open(self._number + 1)
         self._older.append(before)
+        self.is_keeping, self.failure = True, ""
+        unsynced = self.take_unsynced()
+
+        def sync() -> None:
+            for each in unsynced:
+                sync_if_open(each)
+
+        def synced(_: None, error: Exception | None) -> None:
+            self.is_keeping = False
+            if error is not None:
+                self.failure = f"the journal is not on the disk: {error}"
+                self.give_back()
+
+        self._pool.submit(sync, synced)
 
     def keep_snapshot(self, number: int, snapshot: bytes) -> None:
         """Write a snapshot of the leader's with which a file so far begins, in the pool.
@@ -342,8 +351,10 @@ class Journal(Service):
         """
         assert self._file is not None
         snapshot = self._snapshot_bytes()
-        older_file = self._file
+        older_file, begin = self._file, frame(self._encode(Predecessor(self._size)))
         self._open(self._number + 1)  # where no file can be opened, nothing has begun
+        if not self._owed:
+            self._write(begin, is_owed=True)
         self._has_refused = self._is_renewed = False
         self._older.append(older_file)
         older = list(self._older)
@@ -515,6 +526,14 @@ class Journal(Service):
     @cached_property
     def _read(self) -> Callable[[bytes], Any]:
         return EntryReader(self._checks).read
+
+    def _sync_before(self, number: int) -> None:
+        """Bring the files before this one to the disk, where a killed process may not have."""
+        for each in file_numbers(self._files, self._directory, "journal"):
+            if each < number:
+                file = self._files.open(self._path("journal", each))
+                file.sync()
+                file.close()
 
     def _cut(self, size: int) -> None:
         assert self._file is not None

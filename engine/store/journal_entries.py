@@ -21,6 +21,28 @@ REASON_CHARS_MAX = 500
 UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
 
 
+class JournalEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One change; subclasses set their own `tag`, which is never reused for another meaning."""
+
+    @property
+    def follows(self) -> int:
+        """The end of the record in the log that this follows from; 0 for none.
+
+        Where the log has to be read again from before there, loading leaves the change out: a
+        power loss may have taken the record, and if not, recovery finds it and makes the change.
+        """
+        return 0
+
+
+class Predecessor(JournalEntry, frozen=True, tag="predecessor", array_like=True):
+    """How long the file before this one was when this one began, which is no change.
+
+    Where it is shorter a loss of power has taken its end: what this one has builds on that.
+    """
+
+    size_bytes: int
+
+
 class JournalFrame(NamedTuple):
     """A whole frame: its file (relative to the data directory), its offset there, its payload."""
 

@@ -10,13 +10,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from engine.errors import Corrupt
 from engine.store.damage import COPY_BYTES_MAX, Damage, DamageLog
 from engine.store.files import Files, read_whole
-from engine.store.journal_entries import JournalFrame
+from engine.store.journal_entries import JournalFrame, Predecessor
 from engine.store.journal_frames import JournalFrames, read_frames
 
 REPAIR = "kitemq store repair --data {}"
+HEAD_BYTES = 64  # of a file that may begin with a `Predecessor`
 
 
 class JournalPlace(NamedTuple):
@@ -60,6 +63,22 @@ def is_whole_snapshot(frames: JournalFrames) -> bool:
 def first_fault(frames: JournalFrames) -> int:
     """The offset at which a file stops being whole."""
     return frames.gaps[0].start if frames.gaps else frames.end
+
+
+def size_before(files: Files, directory: Path, number: int) -> int:
+    """How long the journal before this one was when this one began; 0 where it does not say."""
+    try:
+        file = files.open(file_path(directory, "journal", number))
+    except FileNotFoundError:
+        return 0
+    try:
+        payloads = read_frames(file.pread(HEAD_BYTES, 0)).payloads
+        begin = payloads[0].data if payloads and not payloads[0].at else b""
+        return msgspec.msgpack.decode(begin, type=Predecessor).size_bytes
+    except msgspec.MsgspecError:
+        return 0
+    finally:
+        file.close()
 
 
 class JournalReader:
@@ -141,9 +160,10 @@ class JournalReader:
         frames = read_frames(data)
         self._add("journal", number, frames)
         for gap in frames.gaps:
-            self._tell(path, gap.start, data[gap.start : gap.end], "changes that cannot be read")
+            self._tell(path, gap.start, gap.end, data, "changes that cannot be read")
             self._is_damaged = True
-        if frames.end == len(data):
+        end = max(len(data), size_before(self._files, self._directory, number + 1))
+        if frames.end == end:
             return True
         was_synced = self._synced is not None and (
             number < self._synced.number
@@ -152,20 +172,21 @@ class JournalReader:
         is_torn = self._stopped is None and not was_synced and not is_settled
         self._is_damaged |= not is_torn
         if not is_torn and not is_last:
-            self._tell(path, frames.end, data[frames.end :], "changes that cannot be read")
+            self._tell(path, frames.end, end, data, "changes that cannot be read")
             return True
         detail = "the end was not written whole" if is_torn else "changes that cannot be read"
-        if self._tell(path, frames.end, data[frames.end :], detail):
+        if self._tell(path, frames.end, end, data, detail):
             file = self._files.open(path)
             file.truncate(frames.end)
             file.close()
         return False
 
-    def _tell(self, path: Path, start: int, data: bytes, detail: str) -> bool:
-        """Record a bad stretch; whether its bytes may be cut off now, being kept or zeros."""
+    def _tell(self, path: Path, start: int, end: int, data: bytes, detail: str) -> bool:
+        """Record a bad stretch of a file; whether its bytes may be cut off, being kept or zeros."""
+        data = data[start:end]
         copy = self._damages.try_copy(f"{path.name}.{start}-{start + len(data)}", data)
         file = self._damages.name_of(path)
-        self._damages.add(Damage(start, start + len(data), detail, file, copy))
+        self._damages.add(Damage(start, end, detail, file, copy))
         is_whole = bool(copy) and len(data) <= COPY_BYTES_MAX
         return is_whole or not data.strip(b"\0")
 

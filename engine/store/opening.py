@@ -323,7 +323,7 @@ class StoreOpening(StoreReader):
         self._bare_end = scan.bare_end
         self.is_foreign |= scan.bare_end > start
         if is_copy:  # the leader has what is not whole here
-            self._log.truncate(scan.damages[0].start if scan.damages else scan.end)
+            self._log.truncate(scan.whole_end)
         else:
             self._tell_damages(scan)
             self._cut_end(scan.end, max((cut.claimed for cut in cuts.values()), default=0))
@@ -340,7 +340,7 @@ class StoreOpening(StoreReader):
         return sum(queue.visible for queue in self._queues.values())
 
     def _tell_damages(self, scan: LogScan) -> None:
-        for damage in scan.damages:
+        for damage in (*scan.damages, *scan.holes):
             self.damage_log.add(damage)
 
     def _cut_end(self, end: int, claimed: int) -> None:

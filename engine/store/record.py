@@ -25,6 +25,9 @@ digits, the least significant first, of the CRC-32 & 0x7FFFFFFF of every byte be
 Records of earlier versions and of RocketMQ, and those whose properties leave no room for it, have
 none; the checkpoint says from where on all have one. What is read never shows it.
 
+What a loss of power has taken in front of whole records becomes records of the topic
+`rmq_sys_.hole`, a name that no topic can have, or a blank one: every reader finds what follows.
+
 All integers are big-endian. Source: docs/rocketmq-rules.md#records-of-the-log.
 """
 
@@ -34,7 +37,7 @@ from functools import lru_cache
 from zlib import crc32
 
 from engine.errors import Corrupt, Invalid
-from engine.host import unpack_host
+from engine.host import IPV4_BYTES, unpack_host
 from engine.message import (
     KEYS,
     PROPERTIES_BYTES_MAX,
@@ -86,6 +89,8 @@ COPIED_BYTES_MAX = 8192  # a smaller record is copied sooner than a view of it i
 CRC_LIKENESS_MIN = 5  # bytes of a name that is the CRC's, but for damage
 
 RECORD_BYTES_MIN = HEAD.size + 1 + SHORT.size
+HOLE_TOPIC = "rmq_sys_.hole"  # a system topic to RocketMQ; no topic can have this name
+HOLE_BYTES_MIN = RECORD_BYTES_MIN + len(HOLE_TOPIC) + CRC_BYTES
 NO_RANGE = range(0)
 
 
@@ -121,6 +126,22 @@ def encode_properties(message: Message) -> bytes:
             remedy="send fewer or shorter properties, or move them into the body",
         )
     return encoded
+
+
+def hole_record(position: int, size_bytes: int, stored_ms: int) -> bytes:
+    """A whole record in the place of bytes that are lost, at least `HOLE_BYTES_MIN`."""
+    magic, topic = topic_field(HOLE_TOPIC)
+    body = bytes(size_bytes - HOLE_BYTES_MIN)
+    own = OWN.pack(size_bytes, magic, body_crc(body), 0, 0, 0, position)
+    host = bytes(IPV4_BYTES)
+    shared = SHARED_V4.pack(0, stored_ms, host, stored_ms, host, 0, 0)
+    record = own + shared + INT.pack(len(body)) + body + topic + SHORT.pack(CRC_BYTES)
+    return record + _crc_property(record)
+
+
+def _crc_property(record: bytes | memoryview) -> bytes:
+    """The property that holds the CRC of the bytes before it."""
+    return (_CRC_REVERSED % (crc32(record) & CRC_MASK))[::-1]
 
 
 def decode(data: bytes, at: int = 0, crc_range: range = NO_RANGE) -> StoredMessage:

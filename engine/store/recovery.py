@@ -14,6 +14,7 @@ from engine.store.damage import Damage
 from engine.store.decoding import decode
 from engine.store.record import (
     BLANK,
+    HOLE_TOPIC,
     MAGIC_BLANK,
     NO_RANGE,
     RECORD_BYTES_MIN,
@@ -25,6 +26,7 @@ CHUNK_BYTES = 4 * 1024 * 1024
 MAGIC_STARTS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab")
 MAGIC_AT = 4
 NO_RECORD = "no record begins here"
+HOLE = "a loss of power took what lay here"
 
 
 class Segments(Protocol):
@@ -51,7 +53,13 @@ class LogScan:
         self._limit = limit
         self.end = start  # one past the last whole record or blank
         self.damages: list[Damage] = []
+        self.holes: list[Damage] = []  # what was damaged once, and has a record in its place
         self.detail = NO_RECORD  # what is wrong with what lies at `end`
+
+    @property
+    def whole_end(self) -> int:
+        """Where the first damage begins, else where the last record or blank ends."""
+        return self.damages[0].start if self.damages else self.end
 
     def records(self) -> Iterator[StoredMessage]:
         """Whole records in order; afterwards `end` and `damages` say what else there was."""
@@ -79,6 +87,9 @@ class LogScan:
                 else:
                     self._advance(position, position + size)
                     position += size
+                    if message.topic == HOLE_TOPIC:
+                        self.holes.append(Damage(message.position, position, HOLE))
+                        continue
                     if not has_crc(data) and has_room_for_crc(len(message.property_block)):
                         self.bare_end = position
                     yield message

@@ -13,8 +13,8 @@ from engine.errors import Busy
 from engine.store.damage import DamageLog
 from engine.store.entry_codes import EntryCodes
 from engine.store.files import Files, read_whole, write_atomic
-from engine.store.journal_files import file_numbers, file_path, is_whole_snapshot
-from engine.store.journal_frames import JournalFrames, join_frames, read_frames
+from engine.store.journal_files import file_numbers, file_path, is_whole_snapshot, size_before
+from engine.store.journal_frames import FRAME, JournalFrames, join_frames, read_frames
 from engine.store.verify import INDEX_ITEMS, INDEX_SLOTS, TAGS_ALONE, Begins, verify_store
 
 QUEUE_DIGITS_MAX = 4  # names of index and lag files are longer
@@ -120,7 +120,16 @@ class Repairer:
             write_atomic(self._files, path, b"")
             self._repair.missing.append(f"config/{path.name}, all of it")
             self._repair.done.append(f"config/{path.name} was missing; an empty one stands for it")
+            self._forget_size(number + 1)
         return True
+
+    def _forget_size(self, number: int) -> None:
+        """Let a journal say no more how long the one before it was."""
+        if size_before(self._files, self._directory, number):
+            path = file_path(self._directory, "journal", number)
+            data = read_whole(self._files, path)
+            begin = FRAME.size + len(read_frames(data).payloads[0].data)
+            write_atomic(self._files, path, data[begin:])
 
     def _salvage(self, number: int, frames: JournalFrames, size: int) -> None:
         """Write a snapshot of the whole frames of a damaged one, which is kept."""

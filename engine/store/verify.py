@@ -207,6 +207,8 @@ def _check_records(
     for damage in scan.damages:
         if damage.end > log.oldest:
             report.add(_stretch(damage), damage.detail)
+    for hole in scan.holes:
+        report.note(f"{_stretch(hole)}: {hole.detail}")
     behind = log.tail(scan.end, BEHIND_BYTES)
     # A running server may have begun a record: by now it is whole.
     if behind and next(LogScan(log, scan.end, log.written, log.crc_range).records(), None) is None:

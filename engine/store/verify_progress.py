@@ -10,7 +10,13 @@ from engine.store.checkpoint import Marked, read_checkpoint, read_clean
 from engine.store.damage import SET_ASIDE
 from engine.store.files import Files, read_whole
 from engine.store.journal_entries import JournalFrame
-from engine.store.journal_files import file_numbers, file_path, first_fault, is_whole_snapshot
+from engine.store.journal_files import (
+    file_numbers,
+    file_path,
+    first_fault,
+    is_whole_snapshot,
+    size_before,
+)
 from engine.store.journal_frames import JournalFrames, read_frames
 
 Tell = Callable[[str, str], None]
@@ -39,6 +45,8 @@ class ProgressCheck:
             payload, size = self._read("journal", number), self._size("journal", number)
             if payload is None:
                 continue
+            if (lost := size_before(self._files, self._directory, number + 1) - size) > 0:
+                self._tell_at("journal", number, size, f"{lost} bytes at the end are missing")
             for gap in payload.gaps:
                 detail = f"{gap.end - gap.start} bytes of changes cannot be read"
                 self._tell_at("journal", number, gap.start, detail)

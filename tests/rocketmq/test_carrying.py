@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import pytest
 
 from engine.errors import Busy
 from engine.inspection import inspect
+from engine.replication.boots import after_boot
+from engine.replication.epochs import EpochState
 from engine.store.files import OsFiles
 from tests.engine.opened import let_go
 from tests.rocketmq.apache import Apache, Refused, missing
@@ -286,6 +289,30 @@ def waited_for(kind: int, first: int, count: int) -> int:
 def assert_sound(root: Path) -> None:
     report = inspect(OsFiles(), root, index_slots=SLOTS, index_items=ITEMS)
     assert report.faults == []
+
+
+def test_rocketmq_reads_on_behind_what_a_loss_of_power_took(
+    ours_killed: Path, tmp_path: Path, kite: Any
+) -> None:
+    """It cuts the log at a hole: all that was flushed behind it would be lost."""
+    root = copied(ours_killed, tmp_path / "data")
+    before = dump(kite(copied(root, tmp_path / "look")).broker)
+    newest = {(each["topic"], each["queue"]): each for each in before}.values()
+    lost = min(newest, key=itemgetter("position"))  # the queue has no gap without it
+    (root / "checkpoint").unlink()  # else nothing so old is looked at
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as log:
+        log.seek(lost["position"])
+        log.write(bytes(lost["size_bytes"]))
+    after_boot(root, EpochState().with_cluster(), "after the loss")
+    opened = kite(root)
+    assert [each.start for each in opened.broker.health().damages] == [lost["position"]]
+    opened.broker.stop()
+    with Apache(root, **THEIRS) as apache:
+        there = their_messages(apache, tmp_path / "dump")
+        apache.stop()
+    assert lost["position"] not in {each["position"] for each in there}
+    assert_equal([each for each in before if each != lost], there)
+    assert kite(root).broker.health().damages == []
 
 
 # -- from RocketMQ to KiteMQ and back ---------------------------------------------------------

@@ -14,6 +14,7 @@ from engine.message import Message
 from engine.replication.pieces import JournalPiece, LogPiece, ReplicaCut, SnapshotPiece
 from engine.store.journal_files import file_path
 from tests.engine.replication.pair import ROOT, Pair
+from tests.engine.store.parts import HeldPool
 from tests.simulation.boot import boot
 from tests.simulation.disk import ROOM_UNLIMITED, Disk, FakeFiles
 
@@ -104,6 +105,25 @@ def test_a_standby_with_too_old_a_journal_gets_a_snapshot(pair: Pair) -> None:
         pair.send(b"2")
         pair.compact_leader()
     assert any(isinstance(piece, SnapshotPiece) for piece in pair.pieces())
+    pair.feed()
+    assert pair.bodies() == {b"1", b"2"}
+    assert pair.compare().is_equal
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_standbys_journal_has_no_gap_after_a_power_loss(pair: Pair, seed: int) -> None:
+    """An older file without its end would look whole, and the next one would go on behind it."""
+    pair.disk.kill()
+    pair.broker = boot(pair.disk, pair.clock, HeldPool())  # it keeps its snapshot to itself
+    pair.standby_disk.chance.seed(seed)
+    pair.send(b"1")
+    pair.feed()
+    pair.compact_leader()
+    pair.send(b"2")
+    pair.feed()
+    assert pair.standby.state().journal.number == 1
+    pair.standby_disk.lose_power()
+    pair.standby = pair.open_standby()
     pair.feed()
     assert pair.bodies() == {b"1", b"2"}
     assert pair.compare().is_equal

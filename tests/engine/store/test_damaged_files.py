@@ -4,20 +4,22 @@ The directories in `fixtures` were made by the version before records had a CRC 
 killed and one stopped; each test damages one file of them.
 """
 
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from engine.broker import Broker
+from engine.broker import Broker, TopicConfig
 from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import Busy, Corrupt
 from engine.inspection import inspect, repair
 from engine.message import Message
 from engine.store.files import OsFiles
-from engine.store.pool import InlinePool
+from engine.store.pool import InlinePool, Pool
+from tests.engine.store.parts import HeldPool
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SHAPE = {"index_slots": 50, "index_items": 200}
@@ -33,13 +35,26 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def start(root: Path) -> Broker:
+def start(root: Path, pool: Pool | None = None) -> Broker:
     config = EngineConfig(
         data=root, segment_bytes=32 * 1024, queue_file_entries=40, disk_free_min_bytes=0, **SHAPE
     )
-    broker = Broker(config, clock=ManualClock(), pool=InlinePool())
+    broker = Broker(config, clock=ManualClock(), pool=pool or InlinePool())
     broker.start()
     return broker
+
+
+def missing_journal(root: Path) -> Path:
+    """One between two others, which had a change each; no snapshot came after them."""
+    broker = start(root, HeldPool())
+    journal = broker._store.journal
+    for name in ("gone", "made-after"):
+        journal.compact()
+        broker.create_topic(TopicConfig(name))
+    close(broker)
+    path = root / "config" / f"progress.journal.{journal.place.number - 1:010d}"
+    path.unlink()
+    return path
 
 
 def close(broker: Broker) -> None:
@@ -170,6 +185,25 @@ def test_a_missing_entry_is_counted_though_nothing_else_is_wrong(root: Path) -> 
     data[20 * 20 :] = bytes(len(data) - 20 * 20)
     (root / ORDERS).write_bytes(data)
     assert any("orders/0" in fault for fault in faults(root))
+
+
+def test_what_follows_a_missing_journal_counts_after_a_repair(root: Path) -> None:
+    path = missing_journal(root)
+    with pytest.raises(Corrupt, match=rf"{path.name} is missing"):
+        start(root)
+    done = repair(OsFiles(), root, **SHAPE)
+    assert done.missing == [f"config/{path.name}, all of it"]
+    broker = start(root)
+    assert {config.name for config in broker.topics()} >= {"orders", "made-after"}
+    assert orders(broker) == WHOLE
+    close(broker)
+
+
+def test_a_journal_without_its_end_is_found_by_verifying(root: Path) -> None:
+    path = missing_journal(root)
+    path.write_bytes(b"")
+    [fault] = faults(root)
+    assert re.fullmatch(rf"config/{path.name} at 0: \d+ bytes at the end are missing", fault)
 
 
 def test_a_wrong_tag_hash_is_found_by_verifying_and_mended_by_a_repair(root: Path) -> None:

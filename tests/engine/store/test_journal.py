@@ -166,6 +166,53 @@ def test_a_second_crash_after_a_half_done_compaction_changes_nothing(tmp_path: P
     assert len(list(tmp_path.iterdir())) == 4
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_sync_after_a_killed_compaction_covers_the_older_journal_too(seed: int) -> None:
+    disk = Disk(random.Random(seed))
+    files = disk.boot()
+    make_lasting_directory(files, Path("/j"))
+    part = Part(files, Path("/j"), HeldPool())
+    part.set("a", 1)
+    part.journal.compact()  # its snapshot is never written
+    part.set("b", 2)
+    disk.kill()
+    Part(disk.boot(), Path("/j")).journal.sync()
+    disk.lose_power()
+    assert Part(disk.boot(), Path("/j")).values == {"a": 1, "b": 2}
+
+
+def test_what_follows_a_lost_end_of_an_older_journal_is_lost_as_well(tmp_path: Path) -> None:
+    """As a message that was handed out counts as done where the next one was, too."""
+    part = Part(OsFiles(), tmp_path, HeldPool())
+    part.set("a", 1)
+    kept = journal_path(tmp_path).stat().st_size
+    part.set("b", 2)
+    part.journal.compact()  # its snapshot is never written
+    part.set("c", 3)
+    with journal_path(tmp_path).open("r+b") as file:
+        file.truncate(kept)
+    again = Part(OsFiles(), tmp_path)
+    assert again.values == {"a": 1}
+    assert again.journal.is_damaged
+    again.set("d", 4)
+    assert Part(OsFiles(), tmp_path).values == {"a": 1, "d": 4}
+
+
+@pytest.mark.parametrize("synced", [JournalPlace(0, 1000), JournalPlace(1, 0)])
+def test_what_follows_an_older_journal_that_was_on_the_disk_counts(
+    tmp_path: Path, synced: JournalPlace
+) -> None:
+    """Its end was damaged since."""
+    part = Part(OsFiles(), tmp_path, HeldPool())
+    part.set("a", 1)
+    part.journal.compact()
+    part.set("c", 3)
+    journal_path(tmp_path).write_bytes(b"")
+    again = Part(OsFiles(), tmp_path, synced=synced)
+    assert again.values == {"c": 3}
+    assert again.journal.is_damaged
+
+
 def test_a_refused_change_never_comes_to_life() -> None:
     disk = Disk(random.Random(1))
     part = Part(disk.boot(), Path("/j"))
