@@ -50,7 +50,7 @@ def _cluster(settings: Settings, clock: Clock) -> Engine:
         default_queues=settings.default_queues,
         clock=clock,
     )
-    host = ClusterHost(settings, messaging, clock=clock)
     administration = ClusterAdministration(messaging.catalog)
+    host = ClusterHost(settings, messaging, administration, clock=clock)
     search = ClusterSearch(host, messaging, administration)
     return Engine(host, messaging, administration, search)

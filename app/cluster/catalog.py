@@ -32,7 +32,7 @@ T = TypeVar("T")
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
     "dismissals", "reset_history", "purges", "content_search", "journeys", "traffic_figures",
-    "lag_history", "log_figures", "reports", "transaction_callbacks",
+    "log_figures", "trace_reports", "transaction_callbacks",
 )  # fmt: skip
 
 
@@ -99,6 +99,8 @@ class ClusterCatalog:
             transaction_queries=False,
             dead_letter_replays=False,
             uncounted_releases=False,
+            lag_history=True,
+            reports=True,
             member_shares=False,
             topic_overrides=False,
             group_policies=False,
