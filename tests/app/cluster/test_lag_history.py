@@ -84,6 +84,31 @@ async def test_while_the_cluster_is_away_there_is_a_gap(server: App, store: Asyn
     assert points[-1]["count_max"] is None
 
 
+async def test_alerts_on_lag_fire_and_know_nothing_while_the_cluster_is_away(
+    server: App, store: AsyncExitStack
+) -> None:
+    rule = {"name": "behind", "kind": "lag", "group_pattern": "billing", "threshold": 1, "for_s": 0}
+    await server.post("/alerts/rules", rule, 201)
+
+    async def until_it_is(state: str) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                server.clock.advance(STEP_S)
+                await server.app.services.alerts.evaluate()
+                [told] = [
+                    each for each in (await server.get("/alerts"))["items"]
+                    if each["name"] == "behind"
+                ]  # fmt: skip
+                if told["state"] == state:
+                    return
+                assert told["state"] != "ok"  # it is behind, known or not
+                await asyncio.sleep(0.05)
+
+    await until_it_is("firing")
+    await store.aclose()
+    await until_it_is("no_data")
+
+
 async def test_a_round_without_all_brokers_is_not_kept(
     server: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
