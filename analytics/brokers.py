@@ -23,7 +23,6 @@ from protocol.remoting.codes import PullFlag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, FrameError, FrameReader, encode
 from protocol.remoting.loose_json import standard_json
 from protocol.remoting.routes import (
-    MASTER,
     ORDER_NAME,
     ORDER_NAMESPACE,
     ORDER_SEPARATOR,
@@ -39,6 +38,7 @@ PULL_MAX = 160
 PULL_BYTES_MAX = 4 * 1024 * 1024
 CHUNK_BYTES = 8 * 1024 * 1024  # of records that are made columns together
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # Apache's own limit
+CONNECT_S = 5.0
 RECEIVE_BYTES = 256 * 1024
 LANGUAGE = "PYTHON"
 AGAIN = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
@@ -88,7 +88,8 @@ class _Connection:
         self._address = address
         self._reader = FrameReader(frame_bytes_max=FRAME_BYTES_MAX)
         try:
-            self._socket = socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S)
+            self._socket = socket.create_connection((host.strip("[]"), int(port)), CONNECT_S)
+            self._socket.settimeout(TIMEOUT_S)
         except (OSError, ValueError) as error:
             raise _Away(f"{address}: {error}") from None
 
@@ -119,6 +120,7 @@ class BrokerClient:
         self._connections: dict[str, _Connection] = {}
         self._numbers = count(1)
         self._known: dict[str, ClusterBroker] = {}
+        self._away: set[str] = set()  # addresses that are tried last
         self.places: dict[int, BrokerQueue] = {}  # of the topic that `ends` was asked of
 
     def __enter__(self) -> "BrokerClient":
@@ -193,13 +195,16 @@ class BrokerClient:
         return _decoded(_checked(answer).body, TopicRoute)
 
     def _order(self) -> list[str]:
-        """The order of the brokers; without one that which a first server would make."""
+        """The order of the brokers; without one that which a first server would make of all."""
         fields = {"namespace": ORDER_NAMESPACE, "key": ORDER_NAME}
-        answer = self._ask_name_server(RequestCode.GET_KV_CONFIG, fields)
-        if answer.code == ResponseCode.SUCCESS and answer.fields.get("value"):
-            return answer.fields["value"].split(ORDER_SEPARATOR)
-        brokers = self._brokers().items()
-        return sorted(name for name, each in brokers if MASTER in each.broker_addrs)
+        for address in self._access.name_servers:  # each has values of its own
+            try:
+                answer = self._ask(address, RequestCode.GET_KV_CONFIG, fields)
+            except _Away:
+                continue
+            if answer.code == ResponseCode.SUCCESS and answer.fields.get("value"):
+                return answer.fields["value"].split(ORDER_SEPARATOR)
+        return sorted(self._brokers())
 
     def _brokers(self) -> dict[str, ClusterBroker]:
         answer = _checked(self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {}))
@@ -209,8 +214,8 @@ class BrokerClient:
         self, topic: str, place: BrokerQueue, code: RequestCode, more: dict[str, str] | None = None
     ) -> int:
         fields = {"topic": topic, "queueId": str(place.queue), **(more or {})}
-        answer = self._patient(lambda: _checked(self._ask_master(place.broker, code, fields)))
-        return int(answer.fields["offset"])
+        answer = self._patient(lambda: next(self._answers(place.broker, code, fields)))
+        return int(_checked(answer).fields["offset"])
 
     def _pull(self, topic: str, place: BrokerQueue, offset: int, tag: str | None) -> Command:
         fields = {
@@ -227,31 +232,29 @@ class BrokerClient:
             "expressionType": "TAG",
             "maxMsgBytes": str(PULL_BYTES_MAX),
         }
-        failure = _Away(f"broker {place.broker} has no member just now")
-        for address in self._members(place.broker):
-            try:
-                answer = self._ask(address, RequestCode.PULL_MESSAGE, fields)
-            except _Away as error:
-                failure = error
-                continue
+        for answer in self._answers(place.broker, RequestCode.PULL_MESSAGE, fields):
             if answer.code not in EMPTY:
                 _checked(answer)
             if int(answer.fields.get("nextBeginOffset", offset)) > offset:
                 return answer
-            # A slave may lack the last messages for a moment.
-            failure = _Away(f"{address} does not have offset {offset} of queue {place.queue}")
-        raise failure
+        # A slave may lack the last messages for a moment.
+        raise _Away(f"broker {place.broker} does not give offset {offset} of queue {place.queue}")
 
-    def _members(self, broker: str) -> list[str]:
-        """The addresses of a broker, its master first."""
-        known = self._broker(broker).broker_addrs
-        return [known[each] for each in sorted(known)]
-
-    def _ask_master(self, broker: str, code: RequestCode, fields: dict[str, str]) -> Command:
-        address = self._broker(broker).broker_addrs.get(MASTER)
-        if address is None:
-            raise _Away(f"broker {broker} has no master just now")
-        return self._ask(address, code, fields)
+    def _answers(self, broker: str, code: RequestCode, fields: dict[str, str]) -> Iterator[Command]:
+        """The answers of a broker's master and slaves; _Away if none gives one."""
+        known, failure = self._broker(broker).broker_addrs, None
+        is_answered = False
+        for member in sorted(known, key=lambda each: (known[each] in self._away, each)):
+            try:
+                answer = self._ask(known[member], code, fields)
+            except _Away as error:
+                failure = error
+                self._away.add(known[member])
+            else:
+                is_answered = True
+                yield answer
+        if not is_answered:
+            raise failure or _Away(f"broker {broker} has no member just now")
 
     def _broker(self, name: str) -> ClusterBroker:
         if name not in self._known:
@@ -297,6 +300,7 @@ class BrokerClient:
                     remedy = "do its brokers run? see the option `rocketmq`"
                     raise ServerFailed(str(failure), remedy) from None
             self._known.clear()
+            self._away.clear()
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_MAX_S)
 

@@ -217,6 +217,7 @@ class _Reading:
         import pyarrow as pa
 
         from analytics.source_rows import from_records
+        from engine.topic.names import is_system_topic
 
         topic, start, end, bounds = self.options.topic, part.start, part.end, self.bounds
         with BrokerClient(cluster) as brokers:
@@ -228,7 +229,9 @@ class _Reading:
                 # Older brokers name the last message where none is as late.
                 past = brokers.first_since(topic, place, bounds.to_ms + CLOCK_SLACK_MS) + 1
                 end = min(end, past)
-            for records, missing in brokers.records(topic, place, start, end, bounds.tag):
+            # In topics of the brokers' own an entry holds a time instead of the tag's hash.
+            tag = None if is_system_topic(topic) else bounds.tag
+            for records, missing in brokers.records(topic, place, start, end, tag):
                 self._tell_loss(missing, part)
                 if len(records):
                     columns = from_records(records, names)
