@@ -56,7 +56,7 @@ LACKS = {
     "log_figures": Lack("shows neither its log nor its disk", "see its brokers' own figures"),
     "reports": Lack("records nothing that reports compute from", "read its topics with Spark"),
     "trace_reports": Lack(
-        "records no messages and deliveries that this report computes from",
+        "records no messages and deliveries, which all reports but that of lag are computed from",
         "see the report of lag, or read its topics with Spark",
     ),
     "transaction_callbacks": Lack(

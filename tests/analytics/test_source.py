@@ -44,7 +44,10 @@ from engine.compression import COMPRESSED_FLAG
 from engine.message import Message
 from tests.analytics.scenery import Store, live
 from tests.grpc.endpoint import listening
+from tests.grpc.test_endpoint import PASSWORD
 from tests.live import LiveServer
+from tests.remoting.port import opened
+from tests.remoting.test_rights import signed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -353,6 +356,27 @@ def test_keys_never_show(monkeypatch: pytest.MonkeyPatch) -> None:
         assert each not in f"{known!r} {known.cluster!r}"
     named = parse(CaseInsensitiveDict({**given, "accessKey": "other", "secretKey": "secret"}))
     assert named.cluster == ClusterAccess(("127.0.0.1:9",), "other", "secret")
+
+
+@pytest.mark.anyio
+async def test_a_cluster_that_asks_for_a_key_is_read_with_one(tmp_path: Path) -> None:
+    async with opened(tmp_path / "data", admin_password=PASSWORD) as running:
+        client = await signed(running, "admin")
+        assert client.keys is not None
+        await client.send("locked", b"x")
+        given = {"topic": "locked", "rocketmq": running.port.address, "columns": "body"}
+
+        def bodies(**keys: str) -> list[bytes]:
+            reader = BatchReader(parse(CaseInsensitiveDict({**given, **keys})))
+            return [row["body"] for row in read(reader, reader.partitions())]
+
+        good, secret = client.keys
+        assert await asyncio.to_thread(bodies, accessKey=good, secretKey=secret) == [b"x"]
+        for keys in ({}, {"accessKey": good, "secretKey": "wrong"}):
+            with pytest.raises(Refused) as refusal:
+                await asyncio.to_thread(bodies, **keys)
+            assert refusal.value.field == "accessKey"
+            assert secret not in str(refusal.value)
 
 
 @pytest.mark.spark
