@@ -239,8 +239,10 @@ def lag_table(block: Block, after_ms: int) -> "pa.Table | None":
         "lag": values[LagColumn.COUNT],
         "is_matching": pa.array(values[LagColumn.IS_MATCHING] == 1),
         "oldest_ms": _or_null(values[LagColumn.OLDEST_MS], values[LagColumn.OLDEST_MS] > 0),
-        "inflight": values[LagColumn.INFLIGHT],
-        "retry_waiting": values[LagColumn.RETRY_WAITING],
+        "inflight": _or_null(values[LagColumn.INFLIGHT], values[LagColumn.INFLIGHT] >= 0),
+        "retry_waiting": _or_null(
+            values[LagColumn.RETRY_WAITING], values[LagColumn.RETRY_WAITING] >= 0
+        ),
         "dead": values[LagColumn.DEAD],
         "members": _or_null(values[LagColumn.MEMBERS], values[LagColumn.MEMBERS] >= 0),
         "active_ms": _or_null(values[LagColumn.ACTIVE_MS], values[LagColumn.ACTIVE_MS] > 0),

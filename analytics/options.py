@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from analytics.brokers import BrokerClient, ClusterAccess
 from analytics.errors import Refused
 from analytics.row_bounds import RowBounds, bounds_of
-from analytics.server import DEFAULT_URL, ServerClient
+from analytics.server import DEFAULT_URL, QueueBounds, ServerClient
 from analytics.source_rows import column_names
 
 BY_REST = "rest"
@@ -18,7 +19,8 @@ class Options:
 
     topic: str
     server: str
-    token: str
+    token: str = field(repr=False)
+    cluster: ClusterAccess | None
     path: str
     columns: tuple[str, ...]
     bounds: RowBounds
@@ -29,6 +31,14 @@ class Options:
 
     def connect(self) -> ServerClient:
         return ServerClient(self.server, self.token)
+
+    def ends(self) -> dict[int, QueueBounds]:
+        """By queue, of those that are wanted where a cluster is asked, how far the topic goes."""
+        if self.cluster is None:
+            with self.connect() as server:
+                return server.ends(self.topic)
+        with BrokerClient(self.cluster) as brokers:
+            return brokers.ends(self.topic, self.bounds.has_queue)
 
 
 def parse(options: MutableMapping[str, str]) -> Options:
@@ -41,6 +51,7 @@ def parse(options: MutableMapping[str, str]) -> Options:
         topic=given.get("topic") or "",
         server=given.get("server") or os.environ.get("KITEMQ_SERVER") or DEFAULT_URL,
         token=given.get("token") or os.environ.get("KITEMQ_TOKEN") or "",
+        cluster=_cluster(given),
         path=given.get("path") or "",
         columns=tuple(column_names(given.get("columns") or "")),
         bounds=bounds_of(given),
@@ -49,6 +60,31 @@ def parse(options: MutableMapping[str, str]) -> Options:
         fails_on_loss=_flag(given, "failOnDataLoss", default=True),
         pushes=_flag(given, "pushFilters", default=False),
     )
+
+
+def _cluster(given: Mapping[str, str]) -> ClusterAccess | None:
+    """The cluster whose brokers are read; the keys stay out of every text."""
+    servers = tuple(each.strip() for each in (given.get("rocketmq") or "").split(";"))
+    if not any(servers):
+        return None
+    for each in servers:
+        host, _, port = each.rpartition(":")
+        if not (host and port.isdecimal()):
+            raise Refused(
+                f"{each!r} is no name server", "give HOST:PORT;HOST:PORT", field="rocketmq"
+            )
+    if given.get("path"):
+        raise Refused("brokers are read, and no files", "leave one of the two out", field="path")
+    keys = [
+        given.get(option) or os.environ.get(variable) or ""
+        for option, variable in (
+            ("accessKey", "ROCKETMQ_ACCESS_KEY"),
+            ("secretKey", "ROCKETMQ_SECRET_KEY"),
+        )
+    ]
+    if bool(keys[0]) != bool(keys[1]):
+        raise Refused("accessKey and secretKey need each other", "give both", field="secretKey")
+    return ClusterAccess(servers, *keys)
 
 
 def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:

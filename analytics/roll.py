@@ -42,9 +42,10 @@ class ConfirmedEnd(msgspec.Struct, frozen=True):
     """What the server confirms: `position` of the log is on disk, as of `at_ms` on its clock.
 
     Everything that the engine stored before `at_ms` must lie below it, or hours are sealed early.
+    A server before a cluster has no log: its `position` is None.
     """
 
-    position: int
+    position: int | None
     at_ms: int
 
 
@@ -87,9 +88,10 @@ def roll(
         before = {frame: manifest.fingerprints(frame) for frame in FRAMES}
         counted = msgspec.structs.replace(manifest.counters)
         partitions = Partitions(root, manifest, ends.at_ms)
-        with LogView(data, ends.position) as log:
-            _check(log, manifest, ends)
-            _roll_log(log, partitions, step_bytes, commit_bytes)
+        if ends.position is not None:
+            with LogView(data, ends.position) as log:
+                _check(log, manifest)
+                _roll_log(log, partitions, step_bytes, commit_bytes)
         _roll_lag(data / "lag", partitions)
         manifest.at_ms = max(manifest.at_ms, ends.at_ms)
         partitions.commit()
@@ -111,18 +113,17 @@ def roll(
         )
 
 
-def _check(log: LogView, manifest: FrameManifest, ends: ConfirmedEnd) -> None:
-    if ends.position < manifest.position:
+def _check(log: LogView, manifest: FrameManifest) -> None:
+    if log.end < manifest.position:
         raise Refused(
-            f"the log is confirmed up to {ends.position}, but was read up to "
-            f"{manifest.position} before",
+            f"the log is confirmed up to {log.end}, but was read up to {manifest.position} before",
             "this is another store: give it a folder of its own, or move the old one away",
             field="upto",
         )
-    last = log.bases()[-1] + log.segment_bytes if log.bases() else ends.position
-    if ends.position > last:
+    last = log.bases()[-1] + log.segment_bytes if log.bases() else log.end
+    if log.end > last:
         raise Refused(
-            f"position {ends.position} lies behind the log's files",
+            f"position {log.end} lies behind the log's files",
             "pass the position of this very store",
             field="upto",
         )
@@ -285,7 +286,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, required=True, help="data directory of the server")
     parser.add_argument("--root", default="", help="folder of the Parquet; default DATA/analytics")
     parser.add_argument(
-        "--upto", type=int, required=True, help="log position that the server says is on disk"
+        "--upto",
+        type=int,
+        help="log position that the server says is on disk; without it only lag is read",
     )
     parser.add_argument(
         "--at-ms", type=int, default=0, help="server's time when it said so; default now"

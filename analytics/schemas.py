@@ -110,8 +110,10 @@ FRAMES: dict[str, tuple[FrameColumn, ...]] = {
         FrameColumn(
             "oldest_ms", "BIGINT", "when the oldest one not done was stored; NULL without lag"
         ),
-        FrameColumn("inflight", "BIGINT", "with clients"),
-        FrameColumn("retry_waiting", "BIGINT", "of the whole group, in delay levels"),
+        FrameColumn("inflight", "BIGINT", "with clients; NULL if unknown"),
+        FrameColumn(
+            "retry_waiting", "BIGINT", "of the whole group, in delay levels; NULL if unknown"
+        ),
         FrameColumn("dead", "BIGINT", "of the whole group"),
         FrameColumn("members", "INT", "of the whole group; NULL if unknown"),
         FrameColumn(

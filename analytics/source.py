@@ -8,6 +8,8 @@ records, batches and streams of rows are sent as messages; docs/spark.md shows a
 | topic | which topic; for writing it may be a column instead | |
 | server, token | where the server is, and the token | http://127.0.0.1:8080, KITEMQ_TOKEN |
 | path | the server's data directory, where it can be read here; `rest` reads by REST | found |
+| rocketmq | for reading: name servers of a cluster, whose brokers are read instead of a server | |
+| accessKey, secretKey | where the cluster asks for them | ROCKETMQ_ACCESS_KEY, …_SECRET_KEY |
 | columns | those to read, separated by commas; `properties` and `body` cost most | all |
 | queues | only these, separated by commas | all |
 | tag, key | only messages with this tag, that carry this key | |
@@ -19,7 +21,7 @@ records, batches and streams of rows are sent as messages; docs/spark.md shows a
 
 The driver asks the server how far each queue goes when a loaded frame is first used; it stays what
 it was then. A task reads its part from the store's files where they are on its machine, else over
-REST.
+REST. Of a cluster each task reads one queue from that queue's own broker.
 
 Spark remembers pushed filters with the loaded frame: a second query of the same frame without them
 would read too little. So they are taken only where `pushFilters` is true, which is for a frame that
@@ -28,8 +30,9 @@ is loaded, filtered and used once. The options above narrow the reading just as 
 
 import json
 import logging
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +50,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from analytics.brokers import BrokerClient, BrokerQueue, ClusterAccess
 from analytics.errors import DataLost, Refused
 from analytics.options import BY_REST, Options, parse
 from analytics.row_bounds import CLOCK_SLACK_MS, narrowed
@@ -65,12 +69,16 @@ PARTITION_OFFSETS = 250_000  # of one task
 
 @dataclass
 class OffsetSplit(InputPartition):
-    """The offsets `start` to `end` - 1 of a queue; `folder` is where the store may lie."""
+    """The offsets `start` to `end` - 1 of a queue; `folder` is where the store may lie.
+
+    Of a cluster's queue `place` says which broker has it.
+    """
 
     queue: int
     start: int
     end: int
-    folder: str
+    folder: str = ""
+    place: BrokerQueue | None = None
 
 
 class KiteSource(DataSource):
@@ -126,7 +134,16 @@ class _Reading:
         self.options = options
         self.bounds = options.bounds  # what may be read; the options' own is all that goes on
 
-    def folder(self, server: ServerClient) -> str:
+    def plan(self) -> "tuple[dict[int, QueueBounds], Split]":
+        """How far each queue goes, and what makes parts of it that a task each reads."""
+        cluster, topic = self.options.cluster, self.options.topic
+        if cluster is not None:
+            with BrokerClient(cluster) as brokers:
+                return brokers.ends(topic, self.bounds.has_queue), partial(_whole, brokers.places)
+        with self.options.connect() as server:
+            return server.ends(topic), partial(_pieces, self._folder(server))
+
+    def _folder(self, server: ServerClient) -> str:
         """Where tasks look for the store's files; empty reads over REST."""
         if self.options.path == BY_REST:
             return ""
@@ -134,11 +151,6 @@ class _Reading:
             return self.options.path
         store = server.store()
         return "" if store is None else str(store)
-
-    def split(self, queue: int, start: int, end: int, folder: str) -> Iterator[OffsetSplit]:
-        """Parts that a task each reads."""
-        for at in range(start, end, PARTITION_OFFSETS):
-            yield OffsetSplit(queue, at, min(at + PARTITION_OFFSETS, end), folder)
 
     def rows(self, part: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The records of a part; raises DataLost as the option says."""
@@ -153,6 +165,8 @@ class _Reading:
                 yield batch.select(list(self.options.columns))
 
     def _columns(self, part: OffsetSplit, names: Sequence[str]) -> "Iterator[dict[str, pa.Array]]":
+        if self.options.cluster is not None and part.place is not None:
+            return self._from_broker(self.options.cluster, part.place, part, names)
         folder = Path(part.folder) if part.folder else None
         if folder is not None and (self.options.path or (folder / "commitlog").is_dir()):
             return self._from_files(folder, part, names)
@@ -197,6 +211,34 @@ class _Reading:
                     return
                 at = pulled.following
 
+    def _from_broker(
+        self, cluster: ClusterAccess, place: BrokerQueue, part: OffsetSplit, names: Sequence[str]
+    ) -> "Iterator[dict[str, pa.Array]]":
+        import pyarrow as pa
+
+        from analytics.source_rows import from_records
+        from engine.topic.names import is_system_topic
+
+        topic, start, end, bounds = self.options.topic, part.start, part.end, self.bounds
+        with BrokerClient(cluster) as brokers:
+            if bounds.from_ms is not None:
+                start = max(
+                    start, brokers.first_since(topic, place, bounds.from_ms - CLOCK_SLACK_MS)
+                )
+            if bounds.to_ms is not None:
+                # Older brokers name the last message where none is as late.
+                past = brokers.first_since(topic, place, bounds.to_ms + CLOCK_SLACK_MS) + 1
+                end = min(end, past)
+            # In topics of the brokers' own an entry holds a time instead of the tag's hash.
+            tag = None if is_system_topic(topic) else bounds.tag
+            for records, missing in brokers.records(topic, place, start, end, tag):
+                self._tell_loss(missing, part)
+                if len(records):
+                    columns = from_records(records, names)
+                    if "queue" in columns:  # by the number that KiteMQ gives it
+                        columns["queue"] = pa.repeat(part.queue, len(records))
+                    yield columns
+
     def _tell_loss(self, count: int, part: OffsetSplit) -> None:
         if not count:
             return
@@ -215,13 +257,11 @@ class BatchReader(_Reading, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         bounds = self.bounds
         parts: list[InputPartition] = []
-        with self.options.connect() as server:
-            ends = server.ends(self.options.topic)
-            folder = self.folder(server)
+        ends, split = self.plan()
         for queue, (least, end) in sorted(ends.items()):
             if bounds.has_queue(queue):
                 start, stop = max(least, bounds.least_offset), min(end, bounds.past_offset)
-                parts += self.split(queue, start, stop, folder)
+                parts += split(queue, start, stop)
         return parts
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -246,7 +286,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:
-        ends = self._ends()
+        ends = self.options.ends()
         starting = self.options.starting
         if starting == "earliest":
             return {str(queue): each.least for queue, each in ends.items()}
@@ -260,10 +300,10 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadMaxRows(limit) if limit else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = {str(queue): each.end for queue, each in self._ends().items()}
+        self._target = {str(queue): each.end for queue, each in self.options.ends().items()}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        ends = self._target or {str(queue): each.end for queue, each in self._ends().items()}
+        ends = self._target or {str(queue): each.end for queue, each in self.options.ends().items()}
         # A queue that was added since begins at its beginning.
         begin = {queue: start.get(queue, 0) for queue in {*start, *ends}}
         latest = {queue: max(begin[queue], ends.get(queue, 0)) for queue in begin}
@@ -273,9 +313,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         parts: list[InputPartition] = []
-        with self.options.connect() as server:
-            ends = server.ends(self.options.topic)
-            folder = self.folder(server)
+        ends, split = self.plan()
         for queue, past in end.items():
             if not self.bounds.has_queue(int(queue)):
                 continue
@@ -283,20 +321,31 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             known = ends.get(int(queue), QueueBounds(0, 0))
             self._check_available(int(queue), begin, past, known)
             stop = min(past, known.end)
-            parts += self.split(int(queue), max(begin, min(known.least, stop)), stop, folder)
+            parts += split(int(queue), max(begin, min(known.least, stop)), stop)
         return parts
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return self.rows(partition)
 
-    def _ends(self) -> dict[int, QueueBounds]:
-        with self.options.connect() as server:
-            return server.ends(self.options.topic)
-
     def _check_available(self, queue: int, start: int, stop: int, known: QueueBounds) -> None:
         """What a checkpoint names must still be there; a deleted topic begins anew, shorter."""
         missing = max(0, min(known.least, stop) - start) + max(0, stop - max(known.end, start))
-        self._tell_loss(missing, OffsetSplit(queue, start, stop, ""))
+        self._tell_loss(missing, OffsetSplit(queue, start, stop))
+
+
+Split = Callable[[int, int, int], Iterable[OffsetSplit]]
+
+
+def _pieces(folder: str, queue: int, start: int, end: int) -> Iterator[OffsetSplit]:
+    for at in range(start, end, PARTITION_OFFSETS):
+        yield OffsetSplit(queue, at, min(at + PARTITION_OFFSETS, end), folder)
+
+
+def _whole(
+    places: Mapping[int, BrokerQueue], queue: int, start: int, end: int
+) -> Iterator[OffsetSplit]:
+    if start < end:
+        yield OffsetSplit(queue, start, end, place=places[queue])
 
 
 def _parse_offsets(text: str) -> dict[int, int]:

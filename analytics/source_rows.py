@@ -12,6 +12,7 @@ from analytics.errors import Refused
 from analytics.frames import message_ids
 from analytics.records import Ints, LogRecords
 from analytics.row_bounds import RowBounds
+from engine.compression import COMPRESSED_FLAG, plain_body
 from engine.message import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT, split_properties
 
 # Name, Spark's type, what it means.
@@ -40,6 +41,7 @@ ARROW = {
     "MAP<STRING,STRING>": pa.map_(pa.string(), pa.string()),
     "BINARY": pa.binary(),
 }
+PLAIN_BYTES_MAX = 64 * 1024 * 1024  # of a body that is decompressed
 OWN_COLUMN = frozenset({TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT})
 
 
@@ -82,6 +84,17 @@ def from_records(records: LogRecords, names: Sequence[str]) -> "dict[str, pa.Arr
     return columns | {name: READERS[name](records) for name in names if name in READERS}
 
 
+def _bodies(records: LogRecords) -> "pa.Array":
+    """As their producers sent them; the log keeps compressed ones as they came."""
+    compressed = np.flatnonzero(records.flags() & COMPRESSED_FLAG).tolist()
+    if not compressed:
+        return records.bodies()
+    bodies, flags = records.bodies().to_pylist(), records.flags()
+    for row in compressed:
+        bodies[row] = plain_body(bodies[row], int(flags[row]), bytes_max=PLAIN_BYTES_MAX).body
+    return pa.array(bodies, pa.binary())
+
+
 def _times(ms: Ints) -> "pa.Array":
     return pa.array(ms * 1000, pa.timestamp("us", tz="UTC"), mask=ms <= 0)
 
@@ -109,7 +122,7 @@ READERS: "dict[str, Callable[[LogRecords], pa.Array]]" = {
     "attempt": lambda records: pa.array(records.attempt()),
     "size_bytes": lambda records: pa.array(records.size_bytes),
     "properties": _properties,
-    "body": LogRecords.bodies,
+    "body": _bodies,
 }
 
 

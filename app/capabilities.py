@@ -55,6 +55,10 @@ LACKS = {
     "lag_history": Lack("keeps no lag over time", "see the group's lag of now"),
     "log_figures": Lack("shows neither its log nor its disk", "see its brokers' own figures"),
     "reports": Lack("records nothing that reports compute from", "read its topics with Spark"),
+    "trace_reports": Lack(
+        "records no messages and deliveries, which all reports but that of lag are computed from",
+        "see the report of lag, or read its topics with Spark",
+    ),
     "transaction_callbacks": Lack(
         "keeps no callbacks of producer groups", "answer checks over a producer's connection"
     ),

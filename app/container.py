@@ -214,7 +214,7 @@ class Services:
             host.broker.events.subscribe(self.client_figures.hear, self.client_figures.kinds)
             host.broker.events.subscribe(self.mixed_groups.on_event, (MemberJoined, MemberLeft))
         self.clients = Clients(administration, self.messaging, self.connections, self.audit)
-        self.reports = Reports(host, self.audit, database, settings)
+        self.reports = Reports(host, self.messaging, self.audit, database, settings)
         self.alerts = Alerts(
             administration,
             self.audit,
@@ -249,9 +249,8 @@ class Services:
         """Run the background work of all services."""
         background: list[BackgroundWork] = [self.audit_pruning]
         if not self.following.leader:  # checks, notifications and runs are a leader's
-            background += [self.transactions, self.alerts, *self._work, self.replay_copies]
-            if self.has_embedded_engine:
-                background.append(self.reports)
+            background += [self.transactions, self.alerts, *self._work]
+            background += [self.replay_copies, self.reports]
         parts = (self.heartbeat, self.sampler, self.memory_trimmer, self.database)
         for each in parts:
             each.start()

@@ -63,7 +63,7 @@ def _cluster(settings: Settings, clock: Clock, database: DatabaseWorker) -> Engi
         default_queues=settings.default_queues,
         clock=clock,
     )
-    host = ClusterHost(settings, messaging, clock=clock)
     administration = ClusterAdministration(messaging.catalog, database, clock)
+    host = ClusterHost(settings, messaging, administration, clock=clock)
     search = ClusterSearch(host, messaging, administration)
     return Engine(host, messaging, administration, search, (administration.runner,))

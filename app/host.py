@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from app.server_host import STOP_TIMEOUT_S, ServerHost
-from engine.broker import Broker, LongPoll
+from engine.broker import Broker, LagStatistics, LongPoll
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import Busy
@@ -128,6 +128,16 @@ class EngineHost(ServerHost):
         """The running engine; its verbs may only be called on the loop's thread."""
         assert self._broker is not None, "the engine is not started"
         return self._broker
+
+    @property
+    def lags(self) -> LagStatistics:
+        """That of the engine."""
+        return self.broker.statistics
+
+    async def flushed_end(self) -> int:
+        position = self.broker.log_end
+        await self.flushed(position)
+        return position
 
     @property
     def is_ready(self) -> bool:

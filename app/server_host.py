@@ -11,7 +11,7 @@ from typing import Protocol
 from app.capabilities import not_supported
 from app.tasks import settle
 from app.turn_end import TurnEnd
-from engine.broker import Broker
+from engine.broker import Broker, LagStatistics
 from engine.clock import Clock, SystemClock
 from engine.config import EngineConfig
 from engine.errors import Refused
@@ -58,6 +58,11 @@ class ServerHost(ABC):
 
     @property
     @abstractmethod
+    def lags(self) -> LagStatistics:
+        """The history of lag, while the server runs."""
+
+    @property
+    @abstractmethod
     def is_ready(self) -> bool:
         """Whether requests can be answered, and the server is not on its way out."""
 
@@ -79,6 +84,10 @@ class ServerHost(ABC):
     @abstractmethod
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End waits, then what was started."""
+
+    @abstractmethod
+    async def flushed_end(self) -> int | None:
+        """The end of the log once it is on disk up to there; None where there is no log."""
 
     async def wait(self, begin: Callable[[Callable[[], None]], Place], wait_s: float) -> bool:
         """Begin something that calls back when it is over, and wait: whether it called in time.

@@ -106,6 +106,7 @@ from engine.search.lookup import Lookup
 from engine.search.scan import ANYWHERE, FOREVER_MS, MessageScan, ScanPage, ScanQuery
 from engine.search.search import LogSearch
 from engine.service import ServiceRunner
+from engine.statistics.lag_statistics import LagStatistics
 from engine.statistics.latency_histogram import LatencySpreads, Spread
 from engine.statistics.metric_series import Metric, MetricSeries
 from engine.statistics.statistics import Statistics
@@ -229,6 +230,7 @@ __all__ = [
     "LagHistoryPage",
     "LagHistoryRetention",
     "LagPoint",
+    "LagStatistics",
     "LatencySpreads",
     "LetterStates",
     "LevelWaiting",

@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
-    "reset_history", "purges", "traffic_figures",
-    "lag_history", "log_figures", "reports", "transaction_callbacks",
+    "reset_history", "purges", "traffic_figures", "log_figures", "trace_reports",
+    "transaction_callbacks",
 )  # fmt: skip
 
 
@@ -102,6 +102,8 @@ class ClusterCatalog:
             journeys=True,
             content_search=True,
             uncounted_releases=False,
+            lag_history=True,
+            reports=True,
             member_shares=False,
             topic_overrides=False,
             group_policies=False,

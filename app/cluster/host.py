@@ -2,10 +2,15 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 
+from app.administration import Administration
+from app.cluster.lag_sampler import ClusterLagSampler
 from app.cluster.messaging import ClusterMessaging
+from app.host import LoopPool
 from app.server_host import STOP_TIMEOUT_S, ServerHost
 from app.tasks import end_tasks
+from engine.broker import LagStatistics
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import EngineError
@@ -14,16 +19,36 @@ log = logging.getLogger("kitemq.cluster")
 
 START_S = 5.0  # that a start waits for the cluster
 RETRY_S = 1.0
+POOL_THREADS = 1  # for the files of the history of lag
 
 
 class ClusterHost(ServerHost):
-    """Keeps the verbs of a cluster between `start` and `stop`."""
+    """Keeps the verbs of a cluster, and its history of lag, between `start` and `stop`."""
 
-    def __init__(self, config: EngineConfig, messaging: ClusterMessaging, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        messaging: ClusterMessaging,
+        administration: Administration,
+        *,
+        clock: Clock,
+    ) -> None:
         super().__init__(config, clock)
         self._messaging = messaging
+        self._administration = administration
+        self._lags: LagStatistics | None = None
+        self._sampler: ClusterLagSampler | None = None
+        self._pool: LoopPool | None = None
         self._is_started = False
         self._connecting: asyncio.Task[None] | None = None
+
+    @property
+    def lags(self) -> LagStatistics:
+        assert self._lags is not None, "the server is not started"
+        return self._lags
+
+    async def flushed_end(self) -> None:
+        """None: the brokers have the log."""
 
     @property
     def is_ready(self) -> bool:
@@ -31,6 +56,10 @@ class ClusterHost(ServerHost):
 
     async def start(self) -> None:
         """Reach the cluster within START_S, or go on trying in the background."""
+        self._pool = LoopPool(self.loop, threads=POOL_THREADS)
+        self._lags = LagStatistics(self.config, pool=self._pool)
+        await asyncio.to_thread(self._lags.load)
+        self._sampler = ClusterLagSampler(self._administration, self._lags, self.clock)
         self._connecting = asyncio.create_task(self._connect())
         await asyncio.wait({self._connecting}, timeout=START_S)
         self._is_started = True
@@ -38,7 +67,13 @@ class ClusterHost(ServerHost):
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         self.drain()
         await end_tasks(self._connecting)
+        if self._sampler is not None:
+            await self._sampler.stop()
         await self._messaging.close()
+        if self._pool is not None:
+            with suppress(TimeoutError):  # a disk that does not answer keeps nobody
+                await self._pool.close(timeout_s)
+                self.lags.close()
 
     async def _connect(self) -> None:
         """Learn what the cluster is, which it has to be reached for."""
@@ -55,3 +90,5 @@ class ClusterHost(ServerHost):
                 break
         if said:
             log.warning("the cluster is reached")
+        assert self._sampler is not None
+        self._sampler.start()

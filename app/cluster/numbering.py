@@ -12,10 +12,12 @@ from app.cluster.client import ClusterClient
 from app.cluster.errors import ClusterRefused, ClusterUnreachable
 from app.cluster.routes import ClusterQueue, TopicRoute
 from engine.errors import QueueNotFound, Refused
+from protocol.remoting.routes import ORDER_NAME as NAME
+from protocol.remoting.routes import ORDER_NAMESPACE as NAMESPACE
+from protocol.remoting.routes import ORDER_SEPARATOR as SEPARATOR
 
-NAMESPACE = "KITEMQ_MOVE"  # of the value that is the order, as a move made it
-NAME = "kitemq_move"
-SEPARATOR = ";"
+__all__ = ["NAME", "NAMESPACE", "QueueNumbers", "queue_numbers"]
+
 PLACES_MAX = 1 << 20  # of a number: more queues no topic has
 
 

@@ -6,7 +6,7 @@ While no name server answers, those that are known stay in use.
 
 import asyncio
 import time
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -16,81 +16,29 @@ from app.cluster.errors import ClusterError, ClusterRefused, ClusterUnreachable
 from protocol.remoting.codes import RequestCode, ResponseCode
 from protocol.remoting.frames import Command
 from protocol.remoting.loose_json import standard_json
+from protocol.remoting.routes import (
+    MASTER,
+    BrokerQueues,
+    ClusterBroker,
+    ClusterInfo,
+    ClusterQueue,
+    TopicRoute,
+)
+
+__all__ = ["MASTER", "BrokerQueues", "ClusterBroker", "ClusterQueue", "RouteTable", "TopicRoute"]
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 REFRESH_S = 30.0
 ROUTES_MAX = 100_000
 TIMEOUT_S = 10.0  # of any request; who listens no more is told by the connection
-READ, WRITE = 4, 2  # bits of a permission
-MASTER = 0
 ASIDE_BYTES = 256 * 1024
-
-
-class ClusterQueue(NamedTuple):
-    """A queue of a topic on one broker."""
-
-    topic: str
-    broker: str
-    queue: int
 
 
 class _QueueKey(msgspec.Struct, rename="camel"):
     broker_name: str
     queue_id: int
     topic: str
-
-
-class ClusterBroker(msgspec.Struct, frozen=True, rename="camel"):
-    """A master and its slaves under one name; addresses by broker id, 0 is the master."""
-
-    broker_name: str
-    cluster: str = ""
-    broker_addrs: dict[int, str] = {}
-
-
-class BrokerQueues(msgspec.Struct, frozen=True, rename="camel"):
-    """What one broker has of a topic."""
-
-    broker_name: str
-    read_queue_nums: int = 0
-    write_queue_nums: int = 0
-    perm: int = 0
-
-
-class TopicRoute(msgspec.Struct, frozen=True, rename="camel"):
-    """The brokers of a topic."""
-
-    queue_datas: list[BrokerQueues] = []
-    broker_datas: list[ClusterBroker] = []
-
-    @property
-    def brokers(self) -> list[str]:
-        """The names of the brokers that have queues of it."""
-        return sorted(each.broker_name for each in self.queue_datas)
-
-    def readable(self, topic: str) -> list[ClusterQueue]:
-        """Queues that can be read, in the order of brokers and numbers."""
-        return [
-            ClusterQueue(topic, each.broker_name, queue)
-            for each in sorted(self.queue_datas, key=lambda each: each.broker_name)
-            if each.perm & READ
-            for queue in range(each.read_queue_nums)
-        ]
-
-    def writable(self, topic: str) -> list[ClusterQueue]:
-        """Queues that take messages: of brokers that have a master just now."""
-        masters = {each.broker_name for each in self.broker_datas if MASTER in each.broker_addrs}
-        return [
-            ClusterQueue(topic, each.broker_name, queue)
-            for each in sorted(self.queue_datas, key=lambda each: each.broker_name)
-            if each.perm & WRITE and each.broker_name in masters
-            for queue in range(each.write_queue_nums)
-        ]
-
-
-class _ClusterInfo(msgspec.Struct, rename="camel"):
-    broker_addr_table: dict[str, ClusterBroker] = {}
 
 
 class RouteTable:
@@ -172,7 +120,7 @@ class RouteTable:
         answer = await self.ask(Command(RequestCode.GET_BROKER_CLUSTER_INFO, fields={}))
         if answer.code != ResponseCode.SUCCESS:
             raise ClusterRefused(answer.remark, answer.code)
-        table = decoded(standard_json(answer.body), _ClusterInfo).broker_addr_table
+        table = decoded(standard_json(answer.body), ClusterInfo).broker_addr_table
         self._brokers |= table
         return table
 

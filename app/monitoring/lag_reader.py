@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from app.tasks import settle
-from engine.broker import LagHistoryPage, LagHistoryRetention, Statistics
+from engine.broker import LagHistoryPage, LagHistoryRetention, LagStatistics
 
 CACHE_MAX = 64
 FRESH_MIN_MS = 10_000
@@ -64,14 +64,14 @@ def own_span(from_ms: int, to_ms: int, label: str) -> LagSpan:
 class LagReader:
     """At most 64 answers are kept, and the same question is under way only once."""
 
-    def __init__(self, statistics: Callable[[], Statistics], now_ms: Callable[[], int]) -> None:
-        self._statistics = statistics
+    def __init__(self, lags: Callable[[], LagStatistics], now_ms: Callable[[], int]) -> None:
+        self._lags = lags
         self._now_ms = now_ms
         self._cache: dict[tuple[LagOf, LagSpan], tuple[int, asyncio.Future[LagHistoryPage]]] = {}
 
     def keeping(self) -> LagHistoryRetention:
         """How the history of lag is stored, and since when."""
-        return self._statistics().lag_keeping()
+        return self._lags().lag_keeping()
 
     async def read(self, whose: LagOf, span: LagSpan) -> LagHistoryPage:
         """Points up to now that begin at whole steps; at most a tenth of a step old."""
@@ -89,7 +89,7 @@ class LagReader:
     def _ask(self, whose: LagOf, span: LagSpan, now_ms: int) -> asyncio.Future[LagHistoryPage]:
         future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
         to_ms = span.to_ms or (now_ms // span.step_ms + 1) * span.step_ms
-        self._statistics().lag_history(
+        self._lags().lag_history(
             whose.group,
             partial(settle, future),
             from_ms=max(0, to_ms - span.length_ms),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from app.monitoring import sparkline
 from app.monitoring.sparkline import Sparkline
 from app.tasks import settle
-from engine.broker import Statistics
+from engine.broker import LagStatistics
 
 SPAN_MS = 86_400_000
 POINTS = 48
@@ -56,8 +56,8 @@ UNREAD = Trend()
 class Trends:
     """At most 3,000 lines are cached; one query runs at a time, for a page's groups."""
 
-    def __init__(self, statistics: Callable[[], Statistics], now_ms: Callable[[], int]) -> None:
-        self._statistics = statistics
+    def __init__(self, lags: Callable[[], LagStatistics], now_ms: Callable[[], int]) -> None:
+        self._lags = lags
         self._now_ms = now_ms
         self._cache: OrderedDict[str, tuple[int, Trend]] = OrderedDict()
         self._reading: asyncio.Future[None] | None = None
@@ -85,7 +85,7 @@ class Trends:
                 self._keep(group, now_ms, trend(values))
             settle(is_done, None)
 
-        self._statistics().lag_peaks(
+        self._lags().lag_peaks(
             groups, done, from_ms=max(0, to_ms - SPAN_MS), to_ms=to_ms, step_ms=STEP_MS
         )
         return is_done

@@ -189,7 +189,7 @@ class SelfChecks:
         return CheckOutcome.OK, f"{status.recorded:,} recorded, none lost"
 
     async def _lag(self) -> CheckResult:
-        keeping = self._host.broker.statistics.lag_keeping()
+        keeping = self._host.lags.lag_keeping()
         if keeping.failure:
             return CheckOutcome.FAILED, keeping.failure
         if not keeping.interval_s:

@@ -7,7 +7,7 @@ import msgspec
 
 from engine.errors import Invalid
 from engine.statistics.lag_block import Block
-from engine.statistics.lag_round import LagColumn, LagRound
+from engine.statistics.lag_round import NOT_SAMPLED, LagColumn, LagRound
 from engine.statistics.values import LagName, LagPoint
 
 POINTS_MAX = 2_000
@@ -87,8 +87,8 @@ class _Stretch:
     __slots__ = ("age_ms", "count", "count_sum", "dead", "inflight", "last", "retries", "samples")
 
     def __init__(self) -> None:
-        self.samples = self.count = self.count_sum = self.inflight = 0
-        self.retries = self.dead = self.age_ms = 0
+        self.samples = self.count = self.count_sum = self.dead = self.age_ms = 0
+        self.inflight = self.retries = NOT_SAMPLED
         self.last = (-1, 0, 0)  # when, committed, max offset
 
     def add(self, at_ms: int, numbers: Sequence[int]) -> None:
@@ -111,8 +111,8 @@ class _Stretch:
             count_max=self.count,
             count_avg=self.count_sum / self.samples,
             oldest_age_max_ms=self.age_ms,
-            inflight_max=self.inflight,
-            retry_waiting_max=self.retries,
+            inflight_max=self.inflight if self.inflight >= 0 else None,
+            retry_waiting_max=self.retries if self.retries >= 0 else None,
             dead_max=self.dead,
             committed=self.last[1],
             max_offset=self.last[2],

@@ -17,10 +17,10 @@ class LagColumn(IntEnum):
     CURSOR = 4
     COUNT = 5
     OLDEST_MS = 6  # when the oldest message that is not done was stored; 0 for none
-    INFLIGHT = 7
+    INFLIGHT = 7  # this and the next, MEMBERS and EXPIRED are NOT_SAMPLED where not known
     RETRY_WAITING = 8  # this and the next two are the whole group's
     DEAD = 9
-    MEMBERS = 10  # -1 where it is not known
+    MEMBERS = 10
     IS_MATCHING = 11  # 1 where COUNT leaves out what the group's filter does, 0 where it may not
     ACTIVE_MS = 12  # last delivery, pull, acknowledgement or failure since the start; 0 for none
     EXPIRED = 13  # ever taken by retention or a purge before the group was done with them
@@ -29,7 +29,7 @@ class LagColumn(IntEnum):
 
 WIDTH = len(LagColumn)
 WIDTH_1 = 12  # of samples that were taken before the last three were
-NOT_SAMPLED = -1  # stands for these there
+NOT_SAMPLED = -1  # stands for these there, and for what the engine behind the server does not know
 
 
 class LagRound:
@@ -70,7 +70,7 @@ class RoundBuilder:
 
         `active_ms` tells of a group, topic and queue when the group last did something there.
         """
-        last = (lag.retry_waiting or 0, lag.dead, -1 if members is None else members)
+        last = (_known(lag.retry_waiting), lag.dead, _known(members))
         before = len(self._names)
         for queue in lag.queues:
             self._names.append(LagName(group, queue.topic, queue.queue))
@@ -83,11 +83,11 @@ class RoundBuilder:
                     queue.cursor,
                     queue.count,
                     queue.oldest_ms or 0,
-                    queue.inflight or 0,
+                    _known(queue.inflight),
                     *last,
                     queue.counts == "matching",
                     active_ms(group, queue.topic, queue.queue),
-                    queue.expired or 0,
+                    _known(queue.expired),
                     resets,
                 )
             )
@@ -99,6 +99,10 @@ class RoundBuilder:
         if before is not None and before.names == names:
             names = before.names
         return LagRound(self.at_ms, names, self._values)
+
+
+def _known(number: int | None) -> int:
+    return NOT_SAMPLED if number is None else number
 
 
 def names_of(rounds: Iterable[LagRound]) -> list[LagName]:

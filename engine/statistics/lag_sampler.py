@@ -6,12 +6,11 @@ from typing import NamedTuple
 from engine.clock import Clock
 from engine.errors import EngineError
 from engine.service import IDLE_WAIT_MAX_S, Service
-from engine.statistics.lag_history import LagHistoryStore
-from engine.statistics.lag_round import LagRound, RoundBuilder
+from engine.statistics.lag_round import RoundBuilder
+from engine.statistics.lag_statistics import LagStatistics
 from engine.statistics.values import LagOf
 
 ROWS_PER_TICK = 100
-ROWS_PER_INTERVAL = 2_000  # with more, rounds are further apart in proportion
 
 ActiveMs = Callable[[str, str, int], int]
 
@@ -32,10 +31,9 @@ class LagSampler(Service):
 
     def __init__(
         self,
-        history: LagHistoryStore,
+        history: LagStatistics,
         clock: Clock,
         *,
-        interval_s: float,
         lags: LagSources,
         active_ms: ActiveMs,
         has_room: Callable[[], bool],
@@ -43,18 +41,16 @@ class LagSampler(Service):
         super().__init__()
         self._history = history
         self._clock = clock
-        self.interval_s = interval_s
         self._lags = lags
         self._active_ms = active_ms
         self._has_room = has_room
-        self._due_s = clock.monotonic_s() + interval_s
+        self._due_s = clock.monotonic_s() + history.interval_s
         self._round: RoundBuilder | None = None
         self._rest: Iterator[str] = iter(())
-        self._last: LagRound | None = None
 
     def tick(self) -> float:
         """Sample up to a hundred queues; seconds until there is more to do."""
-        if not self.interval_s:
+        if not self._history.interval_s:
             return IDLE_WAIT_MAX_S
         now_s = self._clock.monotonic_s()
         if self._round is None:
@@ -68,16 +64,10 @@ class LagSampler(Service):
             if rows >= ROWS_PER_TICK:
                 return 0.0
         finished, self._round = self._round, None
-        wait_s = self.interval_s * max(1.0, len(finished) / ROWS_PER_INTERVAL)
-        self._due_s = max(self._due_s + wait_s, now_s)
+        self._due_s = max(self._due_s + self._history.wait_s(len(finished)), now_s)
         if len(finished) and self._has_room():
-            self._last = finished.finish(self._last)
-            self._history.append(self._last)
+            self._history.keep(finished)
         return self._due_s - now_s
-
-    def recent(self) -> LagRound | None:
-        """The last round that was taken since the start."""
-        return self._last
 
     def _sample(self, round_: RoundBuilder, group: str) -> int:
         """How much work it was, in rows; a group without any is not free either."""

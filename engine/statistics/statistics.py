@@ -4,25 +4,21 @@ A public part of the broker. Counters live in memory and begin anew with the pro
 of lag is kept on disk.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.service import Service
 from engine.statistics.counting import EventCounter
 from engine.statistics.end_to_end import BornMsOf, EndToEnd
-from engine.statistics.lag_history import LagHistoryStore
-from engine.statistics.lag_peaks import peak_query
-from engine.statistics.lag_points import query
 from engine.statistics.lag_sampler import LagSampler, LagSources
+from engine.statistics.lag_statistics import LagStatistics
 from engine.statistics.latency_histogram import Spread, Timing
 from engine.statistics.metric_series import Metric, MetricSeries
 from engine.statistics.traffic_metrics import TrafficMetrics
 from engine.statistics.values import (
     BrokerMetrics,
     GroupMetrics,
-    LagHistoryPage,
-    LagHistoryRetention,
     PutLatency,
     QueueMetrics,
     ReaderMetrics,
@@ -43,15 +39,14 @@ SENDS_PER_STEP = 200  # about a millisecond
 STEP_S, IDLE_STEP_S = 0.1, 1.0  # often while there are sends: a second of them at once takes long
 SENDS_MAX = 100_000  # sends whose time waits to be entered; more are not counted in
 FLUSHING_MAX = 10_000
-POINTS_DEFAULT = 300
 
 Flushed = Callable[[Exception | None], None]
 
 
-class Statistics(Service):
+class Statistics(LagStatistics, Service):
     """Built with the broker; `subscribe` its `hear`, `load` it at the start, `close` it at the end.
 
-    Verbs return at once, but for `lag_history`, whose answer comes by callback.
+    Verbs return at once, but for those of lag, whose answers come by callback.
     """
 
     name = "statistics"
@@ -68,9 +63,9 @@ class Statistics(Service):
         has_room: Callable[[], bool],
         born_ms_of: BornMsOf,
     ) -> None:
-        super().__init__()
+        Service.__init__(self)
+        LagStatistics.__init__(self, config, pool=pool, files=files, damage_log=damage_log)
         self._clock = clock
-        self._days = config.lag_history_days
         now_ms = clock.now_ms()
         self.since_ms = now_ms
         self._books = TrafficMetrics(now_ms)
@@ -82,18 +77,9 @@ class Statistics(Service):
         self._is_open = True
         self._flushing: dict[int, float] = {}
         self._stored, self._flushed, self._sizes = Timing(), Timing(), Timing()
-        self._lag = LagHistoryStore(
-            files,
-            config.data / "lag",
-            pool,
-            days=config.lag_history_days,
-            bytes_max=config.lag_history_bytes_max,
-            damage_log=damage_log,
-        )
         self.sampler = LagSampler(
-            self._lag,
+            self,
             clock,
-            interval_s=config.lag_sample_s,
             lags=lags,
             active_ms=self._counting.activity.active_ms,
             has_room=has_room,
@@ -104,14 +90,10 @@ class Statistics(Service):
     def services(self) -> list[Service]:
         return [self, self.sampler]
 
-    def load(self) -> None:
-        """Find the history of lag; before the first tick."""
-        self._lag.load()
-
     def close(self) -> None:
         """Let go of the files; nothing is timed or sampled any more."""
         self._is_open = False
-        self._lag.close()
+        super().close()
 
     def tick(self) -> float:
         """Enter a bounded part of what was counted."""
@@ -243,66 +225,6 @@ class Statistics(Service):
         second may be missing.
         """
         return self._end_to_end.recent(self._clock.now_ms())
-
-    def lag_history(
-        self,
-        group: str,
-        done: Callable[[LagHistoryPage], None],
-        *,
-        from_ms: int,
-        to_ms: int,
-        topic: str | None = None,
-        queue: int | None = None,
-        points_max: int = POINTS_DEFAULT,
-    ) -> None:
-        """A group's lag over time, of one topic or queue of it if named; `done` gets the points.
-
-        Points are `step_ms` apart, a multiple of the sampling interval, and at most `points_max`
-        (2,000); one without samples says so. The disk is read in the pool; `done` is called on
-        this thread. A group that is gone still has its history. Raises Invalid.
-        """
-        interval_ms = max(1, round(self.sampler.interval_s * 1000)) or TEN_SECONDS_MS
-        request = query(
-            group=group,
-            topic=topic,
-            queue=queue,
-            from_ms=from_ms,
-            to_ms=to_ms,
-            points_max=points_max,
-            interval_ms=interval_ms,
-        )
-        self._lag.read(request, done)
-
-    def lag_peaks(
-        self,
-        groups: Iterable[str],
-        done: Callable[[Mapping[str, Sequence[int | None]]], None],
-        *,
-        from_ms: int,
-        to_ms: int,
-        step_ms: int,
-    ) -> None:
-        """The highest lag of up to 500 groups in each step of time, read in one pass.
-
-        A step without samples is None. The disk is read in the pool; `done` is called on this
-        thread. Raises Invalid.
-        """
-        self._lag.read_peaks(peak_query(groups, from_ms, to_ms, step_ms), done)
-
-    def lag_keeping(self) -> LagHistoryRetention:
-        """State of the lag history."""
-        last, lag = self.sampler.recent(), self._lag
-        return LagHistoryRetention(
-            interval_s=self.sampler.interval_s,
-            days=self._days,
-            oldest_ms=lag.oldest_ms,
-            samples=lag.samples,
-            size_bytes=lag.size_bytes,
-            size_bytes_max=lag.bytes_max,
-            rows=len(last.names) if last else 0,
-            rounds_lost=lag.lost,
-            failure=lag.failure,
-        )
 
     # -- for lists and charts, cheaper than whole figures ------------------------------------------
 

@@ -130,9 +130,10 @@ class Capabilities(msgspec.Struct, frozen=True):
     traffic_figures: Annotated[bool, Meta(description="Count messages and rates.")] = True
     lag_history: Annotated[bool, Meta(description="Keep the lag of groups over time.")] = True
     log_figures: Annotated[bool, Meta(description="Tell of its log, its disk and services.")] = True
-    reports: Annotated[bool, Meta(description="Record what the hourly reports compute from.")] = (
-        True
-    )
+    reports: Annotated[bool, Meta(description="Compute reports, of lag at least.")] = True
+    trace_reports: Annotated[
+        bool, Meta(description="Record the messages and deliveries that all other reports are of.")
+    ] = True
     transaction_callbacks: Annotated[
         bool, Meta(description="Ask callbacks of producer groups what became of a transaction.")
     ] = True

@@ -1,6 +1,9 @@
 """The data source `kitemq` against a real server: batches, streams, and sending."""
 
+import asyncio
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +24,7 @@ from pyspark.sql.datasource import Filter as Pushed
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from analytics import register
+from analytics.brokers import BrokerClient, BrokerQueue, ClusterAccess
 from analytics.errors import DataLost, Refused, ServerFailed
 from analytics.queues import QueueView
 from analytics.server import ServerClient, mark_of
@@ -34,9 +38,16 @@ from analytics.source import (
     parse,
     shared_out,
 )
+from app.network.connection_monitor import ConnectionMonitor
+from app.remoting.port import RemotingPort
+from engine.compression import COMPRESSED_FLAG
 from engine.message import Message
 from tests.analytics.scenery import Store, live
+from tests.grpc.endpoint import listening
+from tests.grpc.test_endpoint import PASSWORD
 from tests.live import LiveServer
+from tests.remoting.port import opened
+from tests.remoting.test_rights import signed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +56,7 @@ Rows = list[dict[str, Any]]
 TOPIC = "flights"
 CARRIERS = ("UA", "DL", "航空")
 SENT = 600
+BROKERS = "brokers"  # stands for the option that has these read
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +65,28 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     made = LiveServer(tmp_path_factory.mktemp("source") / "data", segment_bytes=64 * 1024)
     made.start()
     made.call(lambda: _fill(made.broker))
-    yield made
+    with brokers_of(made):
+        yield made
     made.stop()
+
+
+@contextmanager
+def brokers_of(server: LiveServer) -> Iterator[None]:
+    """Its port for classic clients, which is a cluster's name server and broker in one."""
+    assert server.app is not None
+    assert server.loop is not None
+    services = server.app.services
+    watch = ConnectionMonitor(services.settings, services.connection_limits)
+    port = RemotingPort(services, [listening()], watch)
+    asyncio.run_coroutine_threadsafe(port.start(), server.loop).result(10)
+    ADDRESSES[server.url] = port.address
+    yield
+    asyncio.run_coroutine_threadsafe(port.stop(), server.loop).result(10)
+
+
+ADDED = {"MSG_REGION", "TRACE_ON"}  # by the port to what it hands out, in place of a checksum
+ADDED_BYTES = 19
+ADDRESSES: dict[str, str] = {}  # of the brokers, by the server's URL
 
 
 def _fill(broker: Any) -> None:
@@ -77,6 +109,8 @@ def _flight(number: int) -> Message:
 
 
 def options(server: LiveServer, **given: str) -> CaseInsensitiveDict:
+    if given.get("path") == BROKERS:
+        given = {**given, "path": "", "rocketmq": ADDRESSES[server.url]}
     return CaseInsensitiveDict({"topic": TOPIC, "server": server.url, **given})
 
 
@@ -92,7 +126,14 @@ def read(reader: BatchReader | StreamReader, parts: Any) -> Rows:
 def rows_of(server: LiveServer, *pushed: Pushed, **given: str) -> Rows:
     reader = PushingReader(parse(options(server, **given)))
     assert list(reader.pushFilters(list(pushed))) == list(pushed)
-    return read(reader, reader.partitions())
+    rows = read(reader, reader.partitions())
+    for row in rows if given.get("path") == BROKERS else ():
+        if "properties" not in row:
+            break
+        assert dict(row["properties"]).keys() >= ADDED
+        row["properties"] = [each for each in row["properties"] if each[0] not in ADDED]
+        row["size_bytes"] -= ADDED_BYTES
+    return rows
 
 
 def load(spark: "SparkSession", server: LiveServer, **given: str) -> "DataFrame":
@@ -103,9 +144,9 @@ def load(spark: "SparkSession", server: LiveServer, **given: str) -> "DataFrame"
 # -- batches ---------------------------------------------------------------------------------------
 
 
-def test_files_and_rest_give_the_very_same_rows(server: LiveServer) -> None:
+def test_files_rest_and_brokers_give_the_very_same_rows(server: LiveServer) -> None:
     by_file, by_rest = rows_of(server), rows_of(server, path="rest")
-    assert by_file == by_rest
+    assert by_file == by_rest == rows_of(server, path=BROKERS)
     assert len(by_file) == SENT
     assert [row["body"] for row in sorted(by_file, key=lambda row: row["position"])] == [
         _flight(number).body for number in range(SENT)
@@ -138,7 +179,7 @@ def test_only_chosen_columns_are_there(server: LiveServer) -> None:
     assert set(rows_of(server, columns="tag", key="tail3")[0]) == {"tag"}
 
 
-@pytest.mark.parametrize("path", ["", "rest"])
+@pytest.mark.parametrize("path", ["", "rest", BROKERS])
 def test_a_key_is_found_among_others(server: LiveServer, path: str) -> None:
     rows = rows_of(server, key="tail8", path=path)
     wanted = [number for number in range(SENT) if number % 3 == 2 and number % 10 == 8]
@@ -146,7 +187,7 @@ def test_a_key_is_found_among_others(server: LiveServer, path: str) -> None:
     assert rows_of(server, key="ail8", path=path) == []
 
 
-@pytest.mark.parametrize("path", ["", "rest"])
+@pytest.mark.parametrize("path", ["", "rest", BROKERS])
 def test_options_narrow_the_reading_exactly(server: LiveServer, path: str) -> None:
     everything = rows_of(server)
     found = rows_of(server, queues="1, 3", tag="DL", path=path)
@@ -160,7 +201,7 @@ def test_options_narrow_the_reading_exactly(server: LiveServer, path: str) -> No
     ]
 
 
-@pytest.mark.parametrize("path", ["", "rest"])
+@pytest.mark.parametrize("path", ["", "rest", BROKERS])
 @pytest.mark.parametrize(
     ("pushed", "holds"),
     [
@@ -239,6 +280,9 @@ def test_what_is_wrong_is_named(server: LiveServer, tmp_path: Path) -> None:
         ({"failOnDataLoss": "perhaps"}, "neither true nor false"),
         ({"queues": "0,one"}, "names no queues"),
         ({"from": "yesterday"}, "'yesterday' is no time"),
+        ({"rocketmq": "localhost"}, "'localhost' is no name server"),
+        ({"rocketmq": "a:1", "path": "/data"}, "brokers are read, and no files"),
+        ({"rocketmq": "a:1", "accessKey": "me"}, "need each other"),
     ):
         with pytest.raises(Refused, match=message):
             parse(options(server, **given))
@@ -246,11 +290,109 @@ def test_what_is_wrong_is_named(server: LiveServer, tmp_path: Path) -> None:
         KiteSource(CaseInsensitiveDict({})).reader(_schema())
     with pytest.raises(Refused, match="404"):
         BatchReader(parse(options(server, topic="nothing"))).partitions()
+    with pytest.raises(Refused, match="no topic 'nothing'"):
+        BatchReader(parse(options(server, topic="nothing", path=BROKERS))).partitions()
     with pytest.raises(Refused, match="names no offsets"):
         StreamReader(parse(options(server, startingOffsets="soon"))).initialOffset()
     nobody = ServerClient("http://127.0.0.1:9", patience_s=0.1)
     with nobody, pytest.raises(ServerFailed, match="does not answer"):
         nobody.ends(TOPIC)
+    no_cluster = BrokerClient(ClusterAccess(("127.0.0.1:9",)), patience_s=0.1)
+    with no_cluster, pytest.raises(ServerFailed, match="no name server answers"):
+        no_cluster.ends(TOPIC, lambda queue: True)
+
+
+# -- brokers ---------------------------------------------------------------------------------------
+
+
+def test_of_a_cluster_a_task_reads_a_whole_queue_of_its_broker(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analytics.source.PARTITION_OFFSETS", 10)
+    monkeypatch.setattr("analytics.brokers.CHUNK_BYTES", 1000)
+    parts = BatchReader(parse(options(server, path=BROKERS, queues="0,1,3"))).partitions()
+    [(name, queue)] = {(each.place.broker, each.place.queue) for each in parts[2:]}  # type: ignore[attr-defined]
+    assert (name, queue) == ("kitemq", 3)
+    assert [(each.queue, each.start, each.end) for each in parts] == [  # type: ignore[attr-defined]
+        (number, 0, SENT // 4) for number in (0, 1, 3)
+    ]
+    # Also where an answer has more than is to be read, and less.
+    place = BrokerQueue("kitemq", 3)
+    part = OffsetSplit(3, 5, 148, place=place)
+    rows = read(BatchReader(parse(options(server, path=BROKERS))), [part])
+    assert [row["offset"] for row in rows] == list(range(5, 148))
+
+
+def test_a_compressed_body_is_read_as_its_producer_wrote_it(server: LiveServer) -> None:
+    body = b"a body that is worth it " * 100
+    message = Message("packed", zlib.compress(body), queue=0, sys_flag=COMPRESSED_FLAG)
+    server.call(lambda: server.broker.send([message, Message("packed", b"plain", queue=0)]))
+    for path in ("", "rest", BROKERS):
+        rows = rows_of(server, topic="packed", columns="body", path=path)
+        assert [row["body"] for row in rows] == [body, b"plain"]
+
+
+def test_what_a_cluster_has_no_more_is_told(server: LiveServer) -> None:
+    server.call(lambda: server.broker.send([Message("purged", b"x", queue=0)] * 50))
+    server.call(lambda: server.broker.retention.purge("purged", everything=True))
+    server.call(lambda: server.broker.send([Message("purged", b"y", queue=0)] * 5))
+    part = OffsetSplit(0, 0, 55, place=BrokerQueue("kitemq", 0))
+    given = options(server, topic="purged", path=BROKERS)
+    with pytest.raises(DataLost, match="50 messages of queue 0 of 'purged', from offset 0 on"):
+        read(BatchReader(parse(given)), [part])
+    given["failOnDataLoss"] = "false"
+    rows = read(BatchReader(parse(given)), [part])
+    assert [row["offset"] for row in rows] == list(range(50, 55))
+
+
+def test_keys_never_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = CaseInsensitiveDict({"topic": "t", "rocketmq": "127.0.0.1:9", "token": "t0ken"})
+    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", "acc3ss")
+    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "s3cret")
+    known = parse(given)
+    assert known.cluster is not None
+    assert (known.cluster.access_key, known.cluster.secret_key) == ("acc3ss", "s3cret")
+    for each in ("acc3ss", "s3cret", "t0ken"):
+        assert each not in f"{known!r} {known.cluster!r}"
+    named = parse(CaseInsensitiveDict({**given, "accessKey": "other", "secretKey": "secret"}))
+    assert named.cluster == ClusterAccess(("127.0.0.1:9",), "other", "secret")
+
+
+@pytest.mark.anyio
+async def test_a_cluster_that_asks_for_a_key_is_read_with_one(tmp_path: Path) -> None:
+    async with opened(tmp_path / "data", admin_password=PASSWORD) as running:
+        client = await signed(running, "admin")
+        assert client.keys is not None
+        await client.send("locked", b"x")
+        given = {"topic": "locked", "rocketmq": running.port.address, "columns": "body"}
+
+        def bodies(**keys: str) -> list[bytes]:
+            reader = BatchReader(parse(CaseInsensitiveDict({**given, **keys})))
+            return [row["body"] for row in read(reader, reader.partitions())]
+
+        good, secret = client.keys
+        assert await asyncio.to_thread(bodies, accessKey=good, secretKey=secret) == [b"x"]
+        for keys in ({}, {"accessKey": good, "secretKey": "wrong"}):
+            with pytest.raises(Refused) as refusal:
+                await asyncio.to_thread(bodies, **keys)
+            assert refusal.value.field == "accessKey"
+            assert secret not in str(refusal.value)
+
+
+@pytest.mark.spark
+def test_spark_reads_a_cluster_and_shows_no_key_in_its_plans(
+    spark: "SparkSession", server: LiveServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    frame = load(spark, server, path=BROKERS, accessKey="acc3ss", secretKey="s3cret")
+    assert frame.rdd.getNumPartitions() == 4
+    assert {
+        row.tag: row["count"] for row in frame.groupBy("tag").count().collect()
+    } == dict.fromkeys(CARRIERS, SENT // 3)
+    frame.explain(extended=True)
+    shown = capfd.readouterr()
+    assert "kitemq" in shown.out
+    for each in ("acc3ss", "s3cret"):
+        assert each not in shown.out + shown.err
 
 
 def _schema() -> Any:
@@ -294,16 +436,17 @@ def test_a_limit_is_shared_out_and_always_gets_on() -> None:
     assert shared_out(start, end, 5000) == end
 
 
-def test_a_stream_begins_where_it_is_told(server: LiveServer) -> None:
+@pytest.mark.parametrize("path", ["", BROKERS])
+def test_a_stream_begins_where_it_is_told(server: LiveServer, path: str) -> None:
     per_queue = SENT // 4
     for starting, wanted in (
         ("earliest", {str(queue): 0 for queue in range(4)}),
         ("latest", {str(queue): per_queue for queue in range(4)}),
         ('{"1": 7}', {"0": 0, "1": 7, "2": 0, "3": 0}),
     ):
-        reader = StreamReader(parse(options(server, startingOffsets=starting)))
+        reader = StreamReader(parse(options(server, startingOffsets=starting, path=path)))
         assert reader.initialOffset() == wanted
-    reader = StreamReader(parse(options(server, maxOffsetsPerTrigger="10")))
+    reader = StreamReader(parse(options(server, maxOffsetsPerTrigger="10", path=path)))
     start = reader.initialOffset()
     assert reader.getDefaultReadLimit() == ReadMaxRows(10)
     end = reader.latestOffset(start, ReadMaxRows(10))

@@ -69,6 +69,8 @@ async def test_the_server_says_what_its_engine_can_do(running: App) -> None:
     [
         ("timer_changes", "POST", "/scheduled/A1/recall", None, "message_id"),
         ("timer_changes", "GET", "/scheduled", None, "timer_changes"),
+        ("trace_reports", "POST", "/reports/runs", {"job": "traces"}, "job"),
+        ("trace_reports", "PATCH", "/reports/schedules/traces", {"limit_s": 60}, "job"),
         ("transaction_queries", "GET", "/transactions/A1", None, "id"),
         ("transaction_queries", "GET", "/transactions", None, "transaction_queries"),
         ("dead_letter_replays", "POST", "/replays", {"source": "%DLQ%g", "to": "group"}, "source"),
@@ -84,7 +86,7 @@ async def test_the_server_says_what_its_engine_can_do(running: App) -> None:
                 ("lag_history", "GET", "/groups/g/lag/history", None),
                 ("log_figures", "GET", "/retention", None),
                 ("message_acks", "POST", "/groups/g/receive", {"topic": "t"}),
-                ("reports", "POST", "/reports/runs", {"job": "traces"}),
+                ("reports", "POST", "/reports/runs", {"job": "lag"}),
             )
         ),
     ],
@@ -124,6 +126,7 @@ async def test_the_embedded_engine_refuses_none_of_them(running: App) -> None:
         ("reports", "/reports"),
         ("reset_history", "/groups/g/history"),
         ("timer_changes", "/scheduled"),
+        ("trace_reports", "/reports/latency"),
         ("transaction_queries", "/transactions"),
     ],
 )
@@ -149,6 +152,7 @@ async def test_a_page_that_the_engine_has_nothing_for_says_why(
         ("journeys", "/"),
         ("dead_letter_replays", "/dlq/g"),
         ("dismissals", "/dlq/g"),
+        ("trace_reports", "/reports"),
         ("sql_filters", "/tail?topic=t&filter=sql92:a+%3D+1"),
         ("content_search", "/messages?topic=t&by=search"),
     ],
@@ -165,12 +169,19 @@ async def test_a_part_of_a_page_that_the_engine_has_nothing_for_is_absent(
     assert (LACKS[name].detail in unescape(page.text)) == ((name, path) not in SILENT)
 
 
+@pytest.mark.parametrize(
+    ("capability", "name"),
+    [
+        ("traffic_figures", "rocketmq_broker_tps"),
+        ("lag_history", "kitemq_lag_history_bytes"),
+        ("trace_reports", 'kitemq_report_failures{job="traces"}'),
+    ],
+)
 async def test_the_metrics_leave_out_what_the_engine_does_not_count(
-    running: App, monkeypatch: pytest.MonkeyPatch
+    running: App, monkeypatch: pytest.MonkeyPatch, capability: str, name: str
 ) -> None:
     whole = (await running.http.get("/metrics")).text
-    without(running, "traffic_figures", monkeypatch)
+    without(running, capability, monkeypatch)
     part = (await running.http.get("/metrics")).text
-    for name in ("rocketmq_broker_tps", "kitemq_lag_history_bytes"):
-        assert (name in whole, name in part) == (True, False)
+    assert (name in whole, name in part) == (True, False)
     assert "kitemq_topics " in part

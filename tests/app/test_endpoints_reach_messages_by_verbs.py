@@ -9,7 +9,7 @@ import pytest
 import app
 
 CLASSIC = "classic clients' port, which stays closed before another engine"
-FIGURES = "figures of the embedded engine itself; `traffic_figures`, `lag_history` or `log_figures`"
+FIGURES = "figures of the embedded engine itself; `traffic_figures` or `log_figures`"
 OWN_SERVICE = "a service of the embedded engine, with which another one brings its own"
 STANDBY = "how far a standby is behind; only an embedded engine follows another"
 
@@ -40,7 +40,6 @@ USES: dict[str, dict[str, str]] = {
         "resets": OWN_SERVICE,
         "retention": OWN_SERVICE,
         "search": OWN_SERVICE,
-        "statistics": FIGURES,
         "traces": OWN_SERVICE,
         "transactions": OWN_SERVICE,
     },
@@ -56,7 +55,6 @@ SERVICES_OF_THE_ENGINE = {
     "requests.py",
     "resets.py",
     "retention.py",
-    "runner.py",
     "search.py",
     "self_checks.py",
     "transactions.py",

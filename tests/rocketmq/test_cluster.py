@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
 
+from analytics.options import parse
+from analytics.source import BatchReader
 from app.cluster.client import ClusterClient
 from app.cluster.errors import ClusterError, ClusterRefused
 from app.cluster.groups import ClusterGroup
@@ -198,6 +201,7 @@ async def test_while_a_master_is_away_sends_go_elsewhere_and_its_slave_is_read(
         cluster.kill("a")
         page = await client.reads.pull(of_a, 0)
         assert [each.body for each in page.messages] == [b"before"]
+        assert await asyncio.to_thread(_bodies_by_spark, cluster, "lives") == [b"before"]
         sent = [await client.sends.send("lives", NewClusterMessage(b"x")) for _ in range(20)]
         assert {each.queue.broker for each in sent} == {of_b.broker}
         deliveries = await client.deliveries.receive("livers", "lives", wait_s=10)
@@ -210,6 +214,14 @@ async def test_while_a_master_is_away_sends_go_elsewhere_and_its_slave_is_read(
                 brokers.add(sent_later.queue.broker)
                 await asyncio.sleep(0.2)
         assert (await _page(client, of_a, 1)).messages[0].body == b"before"
+
+
+def _bodies_by_spark(cluster: ApacheCluster, topic: str) -> list[bytes]:
+    """What tasks of Spark would read of a topic."""
+    given = {"topic": topic, "rocketmq": cluster.name_server, "columns": "body"}
+    reader = BatchReader(parse(CaseInsensitiveDict(given)))
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return [body for batch in batches for body in batch.column("body").to_pylist()]
 
 
 async def _copied_to_slave(client: ClusterClient, queue: ClusterQueue) -> None:

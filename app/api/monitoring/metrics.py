@@ -75,6 +75,10 @@ async def metrics(call: Call[None, None]) -> Raw:
         _add_totals(page, statistics)
         await _add_traffic(page, statistics, labels, call.host.clock.now_ms())
         await _add_traces(page, call.services.journeys)
+    if has.lag_history:
+        keeping = call.host.lags.lag_keeping()
+        page.add("kitemq_lag_history_bytes", keeping.size_bytes)
+        page.add("kitemq_lag_rounds_lost_total", keeping.rounds_lost)
     await _add_server(page, call)
     _add_connections(page, call.services.connection_limits)
     _add_grpc(page, call.services.rpc_figures)
@@ -107,9 +111,6 @@ def _add_totals(page: MetricsPage, statistics: Statistics) -> None:
         page.add("kitemq_end_to_end_seconds", value / 1e6, (quantile,))
     for quantile, value in _quantiles(totals.message_size):
         page.add("kitemq_message_size_bytes", value, (quantile,))
-    keeping = statistics.lag_keeping()
-    page.add("kitemq_lag_history_bytes", keeping.size_bytes)
-    page.add("kitemq_lag_rounds_lost_total", keeping.rounds_lost)
 
 
 async def _add_traces(page: MetricsPage, journeys: Journeys) -> None:
@@ -189,7 +190,8 @@ def _add_replication(page: MetricsPage, services: Services) -> None:
 
 def _add_reports(page: MetricsPage, reports: Reports, now_ms: int) -> None:
     """An age only where there are figures; it is known once the reports have been looked at."""
-    for job, figures in reports.figures.items():
+    for job in reports.jobs:
+        figures = reports.figures[job]
         page.add("kitemq_report_running", int(reports.job_under_way == job), (job,))
         page.add("kitemq_report_failures", figures.failures, (job,))
         for state, count in figures.runs.items():

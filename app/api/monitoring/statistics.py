@@ -70,14 +70,14 @@ async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
 
     Lag is sampled every ten seconds unless the setting `lag_sample_s` says otherwise. Where there
     are more samples than points, each point tells the highest and the mean of its stretch. A
-    stretch without a sample (the server did not run) has null, not 0.
+    stretch without a sample (the server did not run, or its cluster was away) has null, not 0.
     """
     query = call.query
     group = (await call.messaging.group(call.path("group"))).name
     to_ms = query.to_ms or call.host.clock.now_ms() + 1
     from_ms = query.from_ms if query.from_ms > 0 else max(0, to_ms + query.from_ms)
     future: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
-    call.host.broker.statistics.lag_history(
+    call.host.lags.lag_history(
         group,
         partial(settle, future),
         from_ms=from_ms,

@@ -136,7 +136,7 @@ async def _figures(call: Call[None, None]) -> list[Part]:
         "health": await call.administration.health(),
         "retention": await services.purges.status() if has.log_figures else None,
         "statistics": call.host.broker.statistics.broker() if has.traffic_figures else None,
-        "lag_keeping": call.host.broker.statistics.lag_keeping() if has.lag_history else None,
+        "lag_keeping": call.host.lags.lag_keeping() if has.lag_history else None,
         "traces": await services.journeys.status() if has.traffic_figures else None,
         "read_only": replace(services.read_only.state, by=""),  # nobody is named
     }

@@ -14,9 +14,11 @@ from uuid import uuid4
 
 from msgspec import UNSET
 
+from app.capabilities import require
 from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.db.rows import Actor, DatabaseError
 from app.db.worker import DatabaseAsker, DatabaseWorker
+from app.messaging import Messaging
 from app.server_host import ServerHost
 from app.services.audit import Audit
 from app.services.reports import schedule
@@ -40,7 +42,7 @@ from app.services.reports.start_cache import StartCache
 from app.settings import Settings
 from app.tasks import end_tasks
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
-from engine.report_tables import JOBS
+from engine.report_tables import JOBS, TRACES_JOB
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.reports import ReportEngine, RunState, ScheduleChanges, Trigger
 
@@ -72,9 +74,15 @@ class Reports:
     """Between `start` and `stop` it runs what is due; `tick` looks once."""
 
     def __init__(
-        self, host: ServerHost, audit: Audit, database: DatabaseWorker, settings: Settings
+        self,
+        host: ServerHost,
+        messaging: Messaging,
+        audit: Audit,
+        database: DatabaseWorker,
+        settings: Settings,
     ) -> None:
         self._host = host
+        self._messaging = messaging
         self._audit = audit
         self._ask = DatabaseAsker(database, UNREADABLE, code=UNAVAILABLE)
         self._settings = settings
@@ -154,6 +162,12 @@ class Reports:
         await self._ask(lambda db: db.reports.write_schedule(following))
 
     @property
+    def jobs(self) -> tuple[str, ...]:
+        """Those that the engine records something for."""
+        has_traces = self._messaging.capabilities.trace_reports
+        return tuple(job for job in JOBS if has_traces or job != TRACES_JOB)
+
+    @property
     def job_under_way(self) -> str:
         """The job that runs here now; "" if none."""
         return "" if self._under_way is None else self._under_way.run.job
@@ -190,8 +204,10 @@ class Reports:
         From then on their next time is fixed.
         """
         now_ms = self._host.clock.now_ms()
-        defaults = [schedule.default(job, now_ms) for job in JOBS]
-        return await self._ask(lambda db: db.reports.schedules(defaults, keeps=keeps))
+        jobs = self.jobs
+        defaults = [schedule.default(job, now_ms) for job in jobs]
+        rows = await self._ask(lambda db: db.reports.schedules(defaults, keeps=keeps))
+        return [row for row in rows if row.job in jobs]
 
     async def runs(self, criteria: RunFilter, limit: int) -> list[RunRow]:
         """The newest runs, at most 200; the newest 5,000 are kept."""
@@ -227,7 +243,7 @@ class Reports:
         self, actor: Actor, job: str, changes: ScheduleChanges
     ) -> ScheduleRow:
         """Change when a job runs; the change counts from now on. Invalid names the field."""
-        check_job(job)
+        self._check_job(job)
         before = next(each for each in await self.schedules(keeps=True) if each.job == job)
         now_ms = self._host.clock.now_ms()
         after = convert(
@@ -250,10 +266,10 @@ class Reports:
     async def run(self, actor: Actor, job: str, first: str = "", last: str = "") -> RunRow:
         """Begin a run now: of what is due, or of the hours `first` to `last`, both in.
 
-        Raises Refused (`analytics_missing`) without Spark, Conflict (`report_running`) while
-        another run is under way, Invalid.
+        Raises Refused for a job that is none of `jobs` and (`analytics_missing`) without Spark,
+        Conflict (`report_running`) while another run is under way, Invalid.
         """
-        check_job(job)
+        self._check_job(job)
         hours = checked_hours(first, last, self._host.clock.now_ms())
         if self.missing():
             raise Refused(NOT_INSTALLED, remedy=INSTALL, code="analytics_missing")
@@ -385,6 +401,12 @@ class Reports:
             self._retries[run.job] = (run.attempt + 1, due_ms)
 
     # -- helpers ----------------------------------------------------------------------------------
+
+    def _check_job(self, job: str) -> None:
+        """Raise Invalid for an unknown report, Refused for one that is none of `jobs`."""
+        check_job(job)
+        if job not in self.jobs:
+            require(self._messaging.capabilities, "trace_reports", field="job")
 
     async def _ready(self) -> None:
         """Once: mark as lost what a killed server ran, and remember how the jobs stand."""

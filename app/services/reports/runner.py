@@ -145,17 +145,18 @@ class Runner:
 
     async def _roll(self, run: RunRow, folder: Path) -> None:
         """Write the records so far as Parquet."""
-        position, at_ms = self._host.broker.log_end, self._host.clock.now_ms()
+        at_ms = self._host.clock.now_ms()
         try:
             async with asyncio.timeout(FLUSH_LIMIT_S):
-                await self._host.flushed(position)
+                position = await self._host.flushed_end()
         except TimeoutError:
             text = f"the log was not flushed within {FLUSH_LIMIT_S:.0f} s"
             raise RunFailed("FlushTimeout", text, is_transient=True) from None
         self._say("roll", 1)
         settings = self._settings
         words = ["analytics.roll", "--data", str(settings.data.absolute())]
-        words += ["--root", str(self._root), "--upto", str(position), "--at-ms", str(at_ms)]
+        words += ["--root", str(self._root), "--at-ms", str(at_ms)]
+        words += [] if position is None else ["--upto", str(position)]
         words += ["--keep-days", str(settings.report_input_days)]
         code = await self._child(run, words, ROLL_LIMIT_S, folder)
         if code:

@@ -64,8 +64,8 @@ class Console:
         self.sampler = sampler
         self.dead_index = DeadIndex(administration)
         self.dead_summaries = DeadSummaries(administration, self.now_ms)
-        self.lags = LagReader(lambda: host.broker.statistics, self.now_ms)
-        self.trends = Trends(lambda: host.broker.statistics, self.now_ms)
+        self.lags = LagReader(lambda: host.lags, self.now_ms)
+        self.trends = Trends(lambda: host.lags, self.now_ms)
 
         self.exports = Turns(EXPORTS_MAX, N_("exports of messages"))
         self.tails = Turns(TAILS_MAX, N_("live tails"))

@@ -109,3 +109,8 @@ REPORTS = (
     ),
 )  # fmt: skip
 BY_NAME = {report.name: report for report in REPORTS}
+
+
+def offered(jobs: Sequence[str]) -> list[Report]:
+    """The reports of these jobs."""
+    return [report for report in REPORTS if report.job in jobs]

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from app.capabilities import require
 from app.db.report_rows import ResultFilter
 from app.ui.framework import charts, pages
 from app.ui.framework.language import _, translated
@@ -13,7 +14,7 @@ from app.ui.framework.page_request import PageRequest
 from app.ui.reports import ranges as report_range
 from app.ui.reports import table_files
 from app.ui.reports.axes import HourSpan
-from app.ui.reports.kinds import BY_NAME, REPORTS, Report
+from app.ui.reports.kinds import BY_NAME, LAG, Report, offered
 from app.ui.reports.leads import leads_of
 from app.ui.reports.parts import ReportQuery, ReportView
 from app.ui.reports.ranges import AGAINST, RANGES, RangeChoice
@@ -52,7 +53,7 @@ class ReportPage:
     alert_href: str
     view: ReportView
     files: Sequence[tuple[str, str]]
-    reports: Sequence[Report] = REPORTS
+    reports: Sequence[Report]
     ranges: Sequence[tuple[str, str, int]] = RANGES
     against: Sequence[tuple[str, str]] = AGAINST
     read_max: int = READ_MAX
@@ -62,6 +63,8 @@ async def show(request: PageRequest) -> Response:
     """GET /reports/{report}"""
     report = _report(request.path_params["report"])
     console, zone = request.console, request.zone
+    if report.job != LAG:
+        require(console.messaging.capabilities, "trace_reports")
     results = request.services.report_results
     choice = report_range.read(request.query_params, console.now_ms(), zone, report.least_hours)
     coarse = await results.coarse(report.job)
@@ -118,6 +121,7 @@ async def show(request: PageRequest) -> Response:
             (name, _rows_href(name, result_filter(report, name, query, query.span)))
             for name in report.tables
         ],
+        reports=offered(reports.jobs),
     )
     status = 422 if choice.form.is_wrong else 200
     return await pages.respond(

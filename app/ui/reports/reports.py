@@ -14,7 +14,7 @@ from app.ui.framework import forms, pages
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.page_request import PageRequest
 from app.ui.reports.axes import HOUR_MS
-from app.ui.reports.kinds import REPORTS, Report
+from app.ui.reports.kinds import Report, offered
 from app.ui.reports.rows import hour_ms
 from engine.errors import Conflict, Invalid, NotFound, Refused
 from kitemq.model.conversion import convert
@@ -112,8 +112,8 @@ class ReportsPage:
     going: Going | None
     runs: Sequence[RunLine]
     older: int | None
+    reports: Sequence[Report]
     error: str = ""
-    reports: Sequence[Report] = REPORTS
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,7 @@ async def show(request: PageRequest, *, error: str = "", status: int = 200) -> R
         going=Going(_line(standing.running), standing.progress) if standing.running else None,
         runs=[_line(run) for run in first_runs],
         older=first_runs[-1].id if len(runs) > len(first_runs) else None,
+        reports=offered(reports.jobs),
         error=error,
     )
     return await pages.respond(

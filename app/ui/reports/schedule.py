@@ -20,7 +20,6 @@ from app.ui.reports.axes import HOUR_MS
 from app.ui.reports.reports import JOB_LABELS, JobLine, job_line
 from app.ui.reports.rows import hour_ms, hour_name
 from engine.errors import Invalid, NotFound, Refused
-from engine.report_tables import JOBS
 from kitemq.model.reports import ScheduleChanges
 
 
@@ -70,9 +69,10 @@ async def backfill(request: PageRequest) -> Response:
     """GET /reports/backfill: preview the hours to recompute."""
     zone = request.zone
     services = request.services
-    form = typed_forms.fill({"job": JOBS[0], **request.query_params}, BackfillFields)
+    jobs = services.reports.jobs
+    form = typed_forms.fill({"job": jobs[0], **request.query_params}, BackfillFields)
     hours, hours_done, first, last = None, 0, "", ""
-    if form.values["job"] not in JOBS:
+    if form.values["job"] not in jobs:
         form.refuse("job", _("There is no such report."))
     if form.values["from"] or form.values["to"]:
         fields = typed_forms.parse(form, BackfillFields, zone)
@@ -92,7 +92,7 @@ async def backfill(request: PageRequest) -> Response:
         form.values["to"] = moment_text(now_ms - now_ms % HOUR_MS, zone)
     missing = services.reports.missing()
     context = BackfillPage(
-        jobs=[(name, JOB_LABELS.get(name, name)) for name in JOBS],
+        jobs=[(name, JOB_LABELS.get(name, name)) for name in jobs],
         form=form,
         hours=hours,
         known=hours_done,

@@ -298,7 +298,7 @@ def test_no_history_is_kept_where_the_setting_is_0(engine: Engine, clock: Manual
 def test_more_queues_than_a_round_may_have_are_sampled_less_often(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.statistics.lag_sampler.ROWS_PER_INTERVAL", 2)
+    monkeypatch.setattr("engine.statistics.lag_statistics.ROWS_PER_INTERVAL", 2)
     broker = engine.start()
     broker.send([Message("orders", b"x", queue=0)])
     broker.receive("billing", {"orders": "*"})  # four queues and the group's retries
@@ -315,7 +315,7 @@ def test_a_sample_tells_who_acts_what_expired_and_which_reset_was_the_last(
 
     def sampled() -> tuple[int, int, int]:
         engine.tick(10)
-        one = broker.statistics.sampler.recent()
+        one = broker.statistics.recent()
         assert one is not None
         row = one.row(one.names.index(LagName("billing", "orders", 0)))
         return row[LagColumn.ACTIVE_MS], row[LagColumn.EXPIRED], row[LagColumn.RESETS]
