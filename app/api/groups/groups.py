@@ -12,7 +12,7 @@ from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_of
 from app.pause import paced
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import GroupConfig
-from engine.errors import NotFound
+from engine.errors import Busy, NotFound
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
 
@@ -38,16 +38,21 @@ class PauseQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
-    """A group as the API shows it."""
-    figures = await call.services.sampler.read(config.name)
-    standing = call.services.sampler.snapshot.standing(config, figures)
+    """A group as the API shows it; its status is unknown while a broker of its lag is away."""
+    standing, unknown = None, ""
+    try:
+        figures = await call.services.sampler.read(config.name)
+        standing = call.services.sampler.snapshot.standing(config, figures)
+    except Busy as error:
+        unknown = error.detail
     return convert(
         config,
         Group,
         paused=not config.consume_enabled,
-        members=figures.members,
-        status=standing.status,
-        status_reason=standing.reason,
+        members=await call.administration.members.count(config.name),
+        status=standing and standing.status,
+        status_reason=standing and standing.reason,
+        unknown=unknown,
     )
 
 
@@ -58,12 +63,15 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     Sorted by name; follow `next_cursor` until it is null.
     """
     query = call.query
-    text, standing = query.q.lower(), call.services.sampler.snapshot.standing
+    text, snapshot = query.q.lower(), call.services.sampler.snapshot
     groups = await call.administration.groups()
     groups = [config for config in groups if text in config.name.lower()]
     if query.status:
         groups = [
-            config async for config in paced(groups) if standing(config).status == query.status
+            config
+            async for config in paced(groups)
+            if config.name not in snapshot.unknown_groups
+            and snapshot.standing(config).status == query.status
         ]
     page, next_cursor = page_of(groups, attrgetter("name"), query.cursor, query.limit)
     items: list[Group] = []

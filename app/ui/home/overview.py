@@ -25,7 +25,7 @@ from app.ui.home.attention import Attention, attention
 from app.ui.home.start import StartGuide
 from app.ui.home.watch import look
 from engine.broker import Health
-from engine.errors import NotFound
+from engine.errors import Busy, NotFound
 
 AGE_MAX_MS = 2_000
 TOP = 10
@@ -183,6 +183,6 @@ def _furthest(snapshot: Snapshot) -> list[str]:
 async def _top_group(console: Console, snapshot: Snapshot, name: str) -> Top[GroupFigures]:
     try:
         status = view_of(name, snapshot.standing(await console.administration.group(name)))
-    except NotFound:  # deleted since the snapshot
+    except (NotFound, Busy):  # deleted since the snapshot, or unknown just now
         status = None
     return Top(name, snapshot.groups[name], line(console.sampler.lag_history(name)), status)
