@@ -5,6 +5,7 @@ from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
+from app.cluster.verbs.broker_lists import ClusterBrokerLists, broker_warnings
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.group_lists import ClusterGroupLists
 from app.cluster.verbs.member_lists import ClusterMemberLists
@@ -13,14 +14,19 @@ from engine.broker import Broker, Health
 from engine.errors import EngineError
 from engine.message import Durability
 
+LOOK_S = 0.5  # that the health waits for a new look at the brokers
 
-class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, Administration):
+
+class ClusterAdministration(
+    ClusterTopicLists, ClusterGroupLists, ClusterBrokerLists, Administration
+):
     """`Administration` of the cluster whose catalog a started `ClusterMessaging` has."""
 
     def __init__(self, catalog: ClusterCatalog) -> None:
         census = ClusterCensus(catalog)
         ClusterTopicLists.__init__(self, catalog, census)
         ClusterGroupLists.__init__(self, catalog, census, self)
+        ClusterBrokerLists.__init__(self, catalog)
         self.members = ClusterMemberLists(catalog, census)
         self.dead_letters = ClusterDeadLetterLists(catalog, self)
 
@@ -39,7 +45,8 @@ class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, Administration
             masters, durability, failures = [], Durability.STORED, {"cluster": error.detail}
         else:
             failures = {}
-        away = [each for each in brokers if each not in masters]
+        away = {f"broker {each}": "it does not answer" for each in brokers if each not in masters}
+        items = await self._brokers_within(LOOK_S)
         return Health(
             is_ready=not failures,
             failures=failures,
@@ -49,5 +56,5 @@ class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, Administration
             disk_free_bytes=None,
             disk_free_min_bytes=None,
             damages=[],
-            warnings={f"broker {each}": "it does not answer" for each in away},
+            warnings=broker_warnings(items) | away,
         )

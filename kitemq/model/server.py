@@ -146,6 +146,9 @@ class Capabilities(msgspec.Struct, frozen=True):
             "all its topics."
         ),
     ] = True
+    brokers: Annotated[
+        bool, Meta(description="Have several brokers, which are listed with their figures.")
+    ] = False
 
 
 class ServerInfo(msgspec.Struct, frozen=True):

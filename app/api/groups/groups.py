@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from app.administration import FIGURES_UNKNOWN
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_of
 from app.pause import paced
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import GroupConfig
-from engine.errors import Busy, NotFound
+from engine.errors import NotFound
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
 
@@ -43,7 +44,7 @@ async def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
     try:
         figures = await call.services.sampler.read(config.name)
         standing = call.services.sampler.snapshot.standing(config, figures)
-    except Busy as error:
+    except FIGURES_UNKNOWN as error:
         unknown = error.detail
     return convert(
         config,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from app.administration import Administration
+from app.administration import FIGURES_UNKNOWN, Administration
 from app.api.framework.operation import Call, Operations, Raw
 from app.api.monitoring.metric_families import FAMILIES, Family, Labels, document
 from app.container import Services
@@ -210,7 +210,7 @@ async def _add_topics(page: MetricsPage, administration: Administration, labels:
     async for config in paced(topics):
         try:
             queues = (await administration.topic_stats(config.name)).queues
-        except (NotFound, Busy):
+        except (NotFound, *FIGURES_UNKNOWN):
             continue  # deleted while others ran
         of_topic = (*labels, config.name)
         page.add("rocketmq_producer_offset", sum(q.max_offset for q in queues), of_topic)
@@ -222,7 +222,7 @@ async def _add_groups(page: MetricsPage, call: Call[None, None], labels: Labels)
     async for config in paced(groups):
         try:
             lag = await call.administration.lag(config.name)
-        except (NotFound, Busy):
+        except (NotFound, *FIGURES_UNKNOWN):
             continue
         _add_lag(page, labels, config.name, lag, call.host.clock.now_ms())
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
+from app.administration import FIGURES_UNKNOWN
 from app.monitoring import sparkline
 from app.monitoring.dead_index import DeadLetterListing
 from app.monitoring.dead_summaries import DeadSummary
@@ -40,7 +41,7 @@ from engine.broker import (
     StateCounts,
     error_line_of,
 )
-from engine.errors import Busy, GroupNotFound, Invalid, MessageNotFound, NotFound, TopicNotFound
+from engine.errors import GroupNotFound, Invalid, MessageNotFound, NotFound, TopicNotFound
 from engine.message import StoredMessage
 from kitemq.model.conversion import convert
 
@@ -208,7 +209,7 @@ async def _count(console: Console, topic: str) -> DeadCount:
     try:
         stats = await console.administration.topic_stats(topic)
         states = await console.administration.dead_letters.state_counts(group)
-    except Busy as error:
+    except FIGURES_UNKNOWN as error:
         return DeadCount(group, 0, 0, 0, None, unknown=error.detail)
     newest = max((queue.last_stored_ms or 0 for queue in stats.queues), default=0)
     return convert(states, DeadCount, group=group, newest_ms=newest or None)
@@ -241,7 +242,7 @@ async def _group(console: Console, of: DeadCount) -> DeadGroup:
     if not unknown:
         try:
             summary = await console.dead_summaries.of(group)
-        except Busy as error:
+        except FIGURES_UNKNOWN as error:
             unknown = error.detail
     tally = summary.tally
     causes = Counter({DeadCause("error_class", name): n for name, n in tally.error_classes.items()})

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 from starlette.responses import Response
 
+from app.administration import FIGURES_UNKNOWN
 from app.monitoring import sparkline
 from app.monitoring.forecast import Forecast
 from app.monitoring.group_status import SEVERITY
@@ -25,7 +26,7 @@ from app.ui.groups import status
 from app.ui.groups.head import is_differing
 from app.ui.groups.status import StatusFacet, StatusView
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, LagBasis
-from engine.errors import Busy, NotFound
+from engine.errors import NotFound
 from kitemq.model.conversion import convert
 from kitemq.model.groups import GroupStatus
 
@@ -181,9 +182,9 @@ async def _row(
     try:
         lag = await console.administration.lag(group.name)
         figures, counts = await console.sampler.read(group.name, lag), lag.counts
-    except Busy as error:
+    except FIGURES_UNKNOWN as error:
         members = await console.administration.members.count(group.name)
-        figures, unknown = replace(NO_FIGURES, members=members), error.detail
+        figures, unknown = replace(NO_FIGURES, members=members, rate=None), error.detail
     standing = None if unknown else snapshot.standing(group, figures)
     return convert(
         figures,

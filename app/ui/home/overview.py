@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from starlette.responses import Response
 
+from app.administration import FIGURES_UNKNOWN
 from app.monitoring.meter import STEPS, Traffic
 from app.monitoring.sampler import GroupFigures, Snapshot, TopicFigures, Totals
 from app.monitoring.sparkline import Sparkline, line
@@ -25,7 +26,7 @@ from app.ui.home.attention import Attention, attention
 from app.ui.home.start import StartGuide
 from app.ui.home.watch import look
 from engine.broker import Health
-from engine.errors import Busy, NotFound
+from engine.errors import NotFound
 
 AGE_MAX_MS = 2_000
 TOP = 10
@@ -183,6 +184,6 @@ def _furthest(snapshot: Snapshot) -> list[str]:
 async def _top_group(console: Console, snapshot: Snapshot, name: str) -> Top[GroupFigures]:
     try:
         status = view_of(name, snapshot.standing(await console.administration.group(name)))
-    except (NotFound, Busy):  # deleted since the snapshot, or unknown just now
+    except (NotFound, *FIGURES_UNKNOWN):  # deleted since the snapshot, or unknown just now
         status = None
     return Top(name, snapshot.groups[name], line(console.sampler.lag_history(name)), status)

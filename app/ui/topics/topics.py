@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from starlette.responses import Response
 
+from app.administration import FIGURES_UNKNOWN
 from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, TopicFigures, topic_figures
 from app.monitoring.sparkline import Sparkline
@@ -28,7 +29,7 @@ from app.ui.topics import starred
 from app.ui.topics.defaults import PERMISSIONS
 from app.ui.topics.sizes import LIST_MESSAGES_MAX, LIST_QUEUES_MAX, Size, size_of
 from engine.broker import QueueContent, TopicConfig, TopicStats
-from engine.errors import Busy, Conflict, Forbidden, Invalid, NotFound
+from engine.errors import Conflict, Forbidden, Invalid, NotFound
 from kitemq.model.conversion import convert
 from kitemq.model.topics import Durability, TopicType
 
@@ -250,7 +251,7 @@ async def _row(
     try:
         stats, unknown = await console.administration.topic_stats(name), ""
         contents = await _contents(console, name, stats)
-    except Busy as error:
+    except FIGURES_UNKNOWN as error:
         stats, unknown, contents = NO_STATS, error.detail, []
     figures = topic_figures(topic, stats, meter.topic_rate(name), meter.topic_bytes_rate(name))
     return convert(
