@@ -8,9 +8,16 @@ promise; what must not fall apart is one verb.
 from abc import abstractmethod
 from collections.abc import Sequence
 
+from app.capabilities import LACKS, not_supported
 from app.messaging import VerbSet, verb
 from engine.broker import Broker, DeadLetters, Journey, Members, ReplayJobs, Traces
+from engine.errors import Busy, Refused
 from engine.message import StoredMessage
+from kitemq.model.brokers import BrokerItem
+
+# Why figures of one topic or group are unknown while others are there: a broker of it is away, or
+# has no queue numbers.
+FIGURES_UNKNOWN = (Busy, Refused)
 
 
 class MemberLists(VerbSet[Members]):
@@ -105,3 +112,8 @@ class Administration(VerbSet[Broker]):
     # -- all together ---------------------------------------------------------------------------
 
     health = verb(Broker.health)
+
+    async def brokers(self) -> list[BrokerItem]:
+        """The brokers of a cluster by name; Refused (`not_supported`) where there is none."""
+        lack = LACKS["brokers"]
+        raise not_supported(lack.detail, field="brokers", remedy=lack.remedy)

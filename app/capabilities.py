@@ -1,7 +1,8 @@
 """What the engine behind `app.messaging` can do, and the refusal of what it cannot.
 
-The embedded engine can do all of it. Endpoints and pages ask the table by name where another engine
-may have no answer: endpoints refuse the request, pages leave out the part and say why.
+The embedded engine can do all of it, but is one broker. Endpoints and pages ask the table by name
+where another engine may have no answer: endpoints refuse the request, pages leave out the part and
+say why.
 """
 
 from typing import NamedTuple
@@ -11,7 +12,9 @@ from kitemq.model.server import Capabilities
 
 NOT_SUPPORTED = "not_supported"
 ENGINE = "the engine behind this server"
-EMBEDDED = Capabilities(**dict.fromkeys(Capabilities.__struct_fields__, True))
+EMBEDDED = Capabilities(
+    **(dict.fromkeys(Capabilities.__struct_fields__, True) | {"brokers": False})
+)
 
 
 class Lack(NamedTuple):
@@ -70,6 +73,7 @@ LACKS = {
         "sets retries, order and a pause of a group, and no more",
         "leave it out, or set it in the consumers",
     ),
+    "brokers": Lack("is one broker, itself", "see its own figures, of the page Engine"),
 }
 
 

@@ -18,7 +18,7 @@ from app.api.monitoring import metrics, statistics
 from app.api.replays import history as replay_history
 from app.api.replays import replays
 from app.api.reports import figures, reports
-from app.api.server import control, system
+from app.api.server import brokers, control, system
 from app.api.topics import imports as topic_imports
 from app.api.topics import retention, stars_and_notes, topics
 
@@ -28,7 +28,7 @@ MODULES = (
     dismissals,  # before offsets, which stand at the same place in a path
     *(dead_letters, replays, replay_history, retention, scheduled, requests, transactions),
     *(statistics, alerts, receivers, reports, figures, access, credentials, access_check, views),
-    *(system, control, metrics),
+    *(system, brokers, control, metrics),
 )
 OPERATIONS = tuple(operation for module in MODULES for operation in module.operations)
 

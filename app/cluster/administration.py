@@ -10,6 +10,7 @@ from app.cluster.replays.examiner import ClusterExaminer
 from app.cluster.replays.letter_marks import LetterMarks
 from app.cluster.replays.runner import ClusterReplayRunner
 from app.cluster.replays.shared_jobs import SharedJobs
+from app.cluster.verbs.broker_lists import ClusterBrokerLists, broker_warnings
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.group_lists import ClusterGroupLists
 from app.cluster.verbs.journeys import ClusterJourneys
@@ -23,8 +24,12 @@ from engine.clock import Clock
 from engine.errors import EngineError
 from engine.message import Durability
 
+LOOK_S = 0.5  # that the health waits for a new look at the brokers
 
-class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, Administration):
+
+class ClusterAdministration(
+    ClusterTopicLists, ClusterGroupLists, ClusterBrokerLists, Administration
+):
     """`Administration` of the cluster whose catalog a started `ClusterMessaging` has."""
 
     def __init__(self, catalog: ClusterCatalog, database: DatabaseWorker, clock: Clock) -> None:
@@ -33,6 +38,7 @@ class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, Administration
         marks, jobs, copies = LetterMarks(database), SharedJobs(database), JobCopies(catalog)
         ClusterTopicLists.__init__(self, catalog, census)
         ClusterGroupLists.__init__(self, catalog, census, self)
+        ClusterBrokerLists.__init__(self, catalog)
         self.members = ClusterMemberLists(catalog, census)
         self.dead_letters = letters = ClusterDeadLetterLists(catalog, self, marks, jobs)
         examiner = ClusterExaminer(catalog, letters, jobs, copies)
@@ -56,7 +62,8 @@ class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, Administration
             masters, durability, failures = [], Durability.STORED, {"cluster": error.detail}
         else:
             failures = {}
-        away = [each for each in brokers if each not in masters]
+        away = {f"broker {each}": "it does not answer" for each in brokers if each not in masters}
+        items = await self._brokers_within(LOOK_S)
         return Health(
             is_ready=not failures,
             failures=failures,
@@ -66,5 +73,5 @@ class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, Administration
             disk_free_bytes=None,
             disk_free_min_bytes=None,
             damages=[],
-            warnings={f"broker {each}": "it does not answer" for each in away},
+            warnings=broker_warnings(items) | away,
         )

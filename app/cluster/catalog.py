@@ -107,6 +107,7 @@ class ClusterCatalog:
             member_shares=False,
             topic_overrides=False,
             group_policies=False,
+            brokers=True,
             **dict.fromkeys(OF_THE_ENGINE, False),
         )
 

@@ -7,12 +7,12 @@ offsets may be behind those of its slave, and are not given.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Generic, TypeVar
 
 from app.cluster.catalog import ClusterCatalog, group_config, topic_type
 from app.cluster.engine_errors import engine_errors
-from app.cluster.errors import ClusterUnreachable
+from app.cluster.errors import ClusterUnreachable, broker_away
 from app.cluster.groups import ClusterGroup, GroupOffsets
 from app.cluster.routes import BrokerQueues, TopicRoute
 from app.cluster.topics import BrokerTopic
@@ -52,10 +52,14 @@ class BrokerTables(Generic[T]):
         """The same; ClusterUnreachable while a broker is away."""
         tables = await self.all()
         if self._away:
-            raise ClusterUnreachable(
-                f"broker {self._away[0]} does not answer", remedy="start it, or wait until it is up"
-            )
+            raise broker_away(self._away[0])
         return tables
+
+    def check(self, brokers: Collection[str]) -> None:
+        """Raise ClusterUnreachable if one of these was away when the tables were read."""
+        for each in self._away:
+            if each in brokers:
+                raise broker_away(each)
 
     def forget(self) -> None:
         """Ask again when they are needed next."""

@@ -9,6 +9,8 @@ from app.cluster.half_messages import ClusterHalfMessages
 from app.cluster.link import ClusterLink
 from app.cluster.locks import ClusterLocks
 from app.cluster.reading import ClusterReads
+from app.cluster.routes import ClusterBroker
+from app.cluster.runtime import BrokerRuntime, broker_runtime, runtime_table
 from app.cluster.sending import ClusterSends
 from app.cluster.topics import ClusterTopics
 from app.cluster.values import ClusterValues
@@ -47,6 +49,17 @@ class ClusterClient:
         )
         lines = answer.body.decode("utf-8", "replace").splitlines()
         return {name: value for name, _, value in (each.partition("=") for each in lines) if value}
+
+    async def brokers(self) -> dict[str, ClusterBroker]:
+        """All brokers that are registered just now, by name."""
+        return await self._link.routes.brokers()
+
+    async def runtime(self, broker: str, member: int, *, timeout_s: float) -> BrokerRuntime:
+        """The figures that a member of a broker gives of itself."""
+        answer = await self._link.ask(
+            broker, RequestCode.GET_BROKER_RUNTIME_INFO, {}, member=member, timeout_s=timeout_s
+        )
+        return broker_runtime(runtime_table(answer.body))
 
     async def close(self) -> None:
         """Close all connections."""

@@ -30,3 +30,10 @@ class ClusterUnreachable(ClusterError):
 
 class ClusterNoAnswer(ClusterUnreachable):
     code = "cluster_no_answer"
+
+
+def broker_away(broker: str) -> ClusterUnreachable:
+    """The error of a question that only this broker can answer."""
+    return ClusterUnreachable(
+        f"broker {broker} is away", remedy="start it, or wait until it is back"
+    )

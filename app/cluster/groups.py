@@ -172,12 +172,20 @@ class ClusterGroups:
         await self._link.ask_masters(RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
 
     async def consumers(self, name: str) -> list[ClusterConsumer]:
-        """The clients that are connected; those that receive by POP without a heartbeat are not."""
+        """The clients that are connected; those that receive by POP without a heartbeat are not.
+
+        ClusterUnreachable while a master does not answer.
+        """
         return (await self.connected(name)).connection_set
 
-    async def connected(self, name: str) -> ClusterConsumers:
-        """The same by client id, with what they subscribe to."""
-        answers = await self._link.ask_masters(
+    async def connected(self, name: str, *, is_partial: bool = False) -> ClusterConsumers:
+        """The same by client id, with what they subscribe to.
+
+        With `is_partial` as the masters that answer know it: clients send their heartbeats to
+        every broker, so one that is away takes no member along.
+        """
+        ask = self._link.ask_present if is_partial else self._link.ask_masters
+        answers = await ask(
             RequestCode.GET_CONSUMER_CONNECTION_LIST,
             {"consumerGroup": name},
             allowed=(ResponseCode.CONSUMER_NOT_ONLINE,),

@@ -75,6 +75,22 @@ class ClusterLink:
         )
         return dict(zip(names, answers, strict=True))
 
+    async def ask_present(
+        self, code: RequestCode, fields: Fields, *, allowed: tuple[int, ...] = ()
+    ) -> dict[str, Command]:
+        """The answers of the masters that give one; ClusterUnreachable if none does."""
+        names = await self.masters()
+        asked = (self.ask(name, code, fields, allowed=allowed) for name in names)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, ClusterUnreachable):
+                raise answer
+        commands = dict(zip(names, answers, strict=True))
+        present = {name: each for name, each in commands.items() if isinstance(each, Command)}
+        if not present:
+            raise ClusterUnreachable("no broker answers", remedy="look whether the brokers run")
+        return present
+
     async def masters(self) -> list[str]:
         """The names of brokers that have a master just now; ClusterUnreachable if none has."""
         brokers = await self.routes.brokers()

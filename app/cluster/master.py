@@ -7,7 +7,7 @@ import msgspec
 
 from app.cluster.errors import ClusterError, ClusterUnreachable
 from app.cluster.link import ClusterLink
-from app.cluster.routes import decoded
+from app.cluster.runtime import runtime_table
 from protocol.remoting.codes import RequestCode, ResponseCode
 
 MASTER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
@@ -41,10 +41,6 @@ class LogEnds(msgspec.Struct, frozen=True):
     end: int
 
 
-class _RuntimeInfo(msgspec.Struct):
-    table: dict[str, str]
-
-
 class ClusterMaster:
     """The requests of a slave; `broker` may be left out where the cluster has one."""
 
@@ -72,7 +68,7 @@ class ClusterMaster:
     async def ends(self) -> LogEnds:
         """Where its log begins and ends by now."""
         body = await self._ask(self._broker, RequestCode.GET_BROKER_RUNTIME_INFO)
-        table = decoded(body, _RuntimeInfo).table
+        table = runtime_table(body)
         oldest, end = _number(table, "commitLogMinOffset"), _number(table, "commitLogMaxOffset")
         return LogEnds(max(0, oldest), end)
 

@@ -10,8 +10,9 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 
@@ -29,9 +30,10 @@ from engine.broker import (
     GroupLag,
     TopicConfig,
     TopicStats,
+    is_system_topic,
     total,
 )
-from engine.errors import EngineError
+from engine.errors import EngineError, NotFound
 
 log = logging.getLogger("kitemq.console")
 
@@ -87,19 +89,19 @@ NO_FIGURES = GroupFigures(0, None, 0, 0, 0, {})
 class Totals(msgspec.Struct, frozen=True, gc=False):
     """Sums over all topics and groups at one time; `topics` are those of users.
 
-    `p99_ms` is the time from a message's birth to its acknowledgement; None if unknown, as
-    `disk_free_bytes` is.
+    A sum is None where a part of it is unknown. `p99_ms` is the time from a message's birth to its
+    acknowledgement; None if unknown, as `disk_free_bytes` is.
     """
 
     at_ms: int = 0
     topics: int = 0
     groups: int = 0
-    idle: int = 0
-    messages: int = 0
-    lag: int = 0
+    idle: int | None = 0
+    messages: int | None = 0
+    lag: int | None = 0
     inflight: int | None = 0
     retry_waiting: int | None = 0
-    dead: int = 0
+    dead: int | None = 0
     log_bytes: int | None = 0
     disk_free_bytes: int | None = None
     p99_ms: int | None = None
@@ -122,11 +124,19 @@ class Snapshot:
     # The forecast of each group's catching up.
     forecasts: Mapping[str, Forecast] = field(default_factory=dict)
     totals: Totals = NO_TOTALS
-    dead: int = 0  # open dead letters, also of deleted groups
+    dead: int = 0  # open dead letters, also of deleted groups; at least so many while `away`
+    # Why the figures of a topic or group are unknown.
+    unknown_topics: Mapping[str, str] = field(default_factory=dict)
+    unknown_groups: Mapping[str, str] = field(default_factory=dict)
     # Those that were asked for.
     _standings: dict[GroupConfig, GroupStanding] = field(
         default_factory=dict, repr=False, compare=False
     )
+
+    @property
+    def away(self) -> str:
+        """Why some figures are unknown; "" if all are known."""
+        return next(chain(self.unknown_topics.values(), self.unknown_groups.values()), "")
 
     def forecast(self, group: str) -> Forecast:
         """Unknown for a group that is newer than the walk."""
@@ -299,8 +309,10 @@ class Sampler:
     async def _walk(self) -> None:
         began_s = time.monotonic()
         pause = Pause()
-        topics = await self._walk_topics(pause)
-        groups = await self._walk_groups(pause)
+        unknown_topics: dict[str, str] = {}
+        unknown_groups: dict[str, str] = {}
+        topics = await self._walk_topics(pause, unknown_topics)
+        groups = await self._walk_groups(pause, unknown_groups)
         lags: dict[str, dict[str, int]] = {}
         growth: dict[str, int] = {}
         forecasts: dict[str, Forecast] = {}
@@ -317,9 +329,9 @@ class Sampler:
                 growth[name] = grown
             await pause.when_due()
         self._histories = histories
-        totals = await self._sum(topics, groups, taken_ms)
+        totals = await self._sum(topics, groups, unknown_topics, unknown_groups, taken_ms)
         await pause.when_due()
-        dead_of_deleted = await self._dead_of_deleted(topics, groups)
+        dead_of_deleted = await self._dead_of_deleted(topics, groups.keys() | unknown_groups)
         await pause.when_due()
         if not self._totals or taken_ms - self._totals[-1].at_ms >= TOTALS_STEP_MS:
             self._totals.append(totals)
@@ -331,32 +343,40 @@ class Sampler:
             growth=growth,
             forecasts=forecasts,
             totals=totals,
-            dead=totals.dead + dead_of_deleted,
+            dead=sum(each.dead for each in groups.values()) + dead_of_deleted,
+            unknown_topics=unknown_topics,
+            unknown_groups=unknown_groups,
         )
         self._walk_s = time.monotonic() - began_s
 
-    async def _walk_topics(self, pause: Pause) -> dict[str, TopicFigures]:
+    async def _walk_topics(self, pause: Pause, unknown: dict[str, str]) -> dict[str, TopicFigures]:
         figures: dict[str, TopicFigures] = {}
         for topic in await self._administration.topics(system=True):
             try:
                 stats = await self._administration.topic_stats(topic.name)
-            except EngineError:
-                continue  # deleted since the walk began, or unknown just now
+            except NotFound:
+                continue  # deleted since the walk began
+            except EngineError as error:
+                unknown[topic.name] = error.detail
+                continue
             rate = self.meter.topic_rate(topic.name)
             bytes_rate = self.meter.topic_bytes_rate(topic.name)
             figures[topic.name] = topic_figures(topic, stats, rate, bytes_rate)
             await pause.when_due()
         return figures
 
-    async def _walk_groups(self, pause: Pause) -> dict[str, GroupFigures]:
+    async def _walk_groups(self, pause: Pause, unknown: dict[str, str]) -> dict[str, GroupFigures]:
         figures: dict[str, GroupFigures] = {}
         for group in await self._administration.groups():
             try:
                 lag = await self._administration.lag(group.name)
                 read = await self.read(group.name, lag)
                 dead_new = await self._dead_new(group.name, lag)
-            except EngineError:
-                continue  # deleted since the walk began, or unknown just now
+            except NotFound:
+                continue  # deleted since the walk began
+            except EngineError as error:
+                unknown[group.name] = error.detail
+                continue
             figures[group.name] = msgspec.structs.replace(read, dead_new=dead_new)
             await pause.when_due()
         return figures
@@ -365,27 +385,40 @@ class Sampler:
         self,
         topics: Mapping[str, TopicFigures],
         groups: Mapping[str, GroupFigures],
+        unknown_topics: Collection[str],
+        unknown_groups: Collection[str],
         taken_ms: int,
     ) -> Totals:
         health = await self._administration.health()
-        figures = groups.values()
-        return Totals(
+        own = sum(each.kind in USER_KINDS for each in topics.values())
+        totals = Totals(
             at_ms=taken_ms,
-            topics=sum(each.kind in USER_KINDS for each in topics.values()),
-            groups=len(groups),
-            idle=sum(not each.lag and not each.consumed for each in figures),
-            messages=sum(each.messages for each in topics.values()),
-            lag=sum(each.lag for each in figures),
-            inflight=total(each.inflight for each in figures),
-            retry_waiting=total(each.retry_waiting for each in figures),
-            dead=sum(each.dead for each in figures),
+            topics=own + sum(not is_system_topic(name) for name in unknown_topics),
+            groups=len(groups) + len(unknown_groups),
+            messages=None if unknown_topics else sum(each.messages for each in topics.values()),
+            idle=None,
+            lag=None,
+            inflight=None,
+            retry_waiting=None,
+            dead=None,
             log_bytes=health.log_bytes,
             disk_free_bytes=health.disk_free_bytes,
             p99_ms=self.meter.p99_ms(),
         )
+        if unknown_groups:
+            return totals
+        figures = groups.values()
+        return msgspec.structs.replace(
+            totals,
+            idle=sum(not each.lag and not each.consumed for each in figures),
+            lag=sum(each.lag for each in figures),
+            inflight=total(each.inflight for each in figures),
+            retry_waiting=total(each.retry_waiting for each in figures),
+            dead=sum(each.dead for each in figures),
+        )
 
     async def _dead_of_deleted(
-        self, topics: Mapping[str, TopicFigures], groups: Mapping[str, GroupFigures]
+        self, topics: Mapping[str, TopicFigures], groups: Collection[str]
     ) -> int:
         """Open dead letters whose groups are gone; those of the others are in their figures."""
         names = (

@@ -201,6 +201,7 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
         leadership = self._port.leadership
         own = leadership.state.history
         own.check_same(state.cluster)
+        own.check_standby(state, f"the standby {self.address}")
         peer = self._writer.get_extra_info("peername")[0]
         self._ha_listen = reached_at(state.ha_listen, peer)
         if state.epoch == own.epoch:

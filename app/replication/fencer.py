@@ -10,7 +10,8 @@ from app.container import Services
 from app.listen_address import host_and_port, listen_text
 from app.replication.link import LeaderLink, tls_context
 from app.tasks import end_tasks
-from engine.errors import EngineError, Refused
+from engine.errors import Conflict, EngineError, Refused
+from engine.replication.epochs import EpochHistory
 from engine.replication.pieces import EMPTY_STATE
 
 log = logging.getLogger("kitemq.replication")
@@ -54,6 +55,16 @@ class Fencer:
         except (EngineError, OSError, TimeoutError) as error:
             log.debug("the old leader %s is not there: %s", self._peer, error)
 
+    def _meet(self, history: EpochHistory) -> None:
+        """Say once of a leader of the same epoch that neither of the two gives way."""
+        leadership = self._services.leadership
+        try:
+            leadership.state.history.check_rival(history.promotion, self._peer)
+        except Conflict as error:
+            if not leadership.rival:
+                log.error("%s. Remedy: %s", error.detail, error.remedy)
+            leadership.rival = f"{error.detail}: {error.remedy}"
+
     async def _look(self) -> None:
         leadership = self._services.leadership
         own = leadership.state.history
@@ -64,10 +75,12 @@ class Fencer:
                 return
             if link.history.epoch > own.epoch:
                 await leadership.fence(link.history.epoch, self._peer)
-            elif link.history.epoch < own.epoch:
+            elif link.history.epoch == own.epoch:
+                self._meet(link.history)
+            else:
                 listen = listen_text(self._services.settings.ha_listen)
                 mark = replace(EMPTY_STATE, ha_listen=listen)
-                link.begin(replace(mark, cluster=own.cluster, epoch=own.epoch))
+                link.begin(own.mark(mark))
                 try:
                     await link.next()
                 except Refused:

@@ -94,7 +94,7 @@ class Follower:
             own = self._leadership.state.history
             state = standby.state()
             state = msgspec.structs.replace(state, ha_listen=listen_text(self._ha_listen))
-            link.begin(msgspec.structs.replace(state, cluster=own.cluster, epoch=own.epoch))
+            link.begin(own.mark(state))
             while not standby.must_reopen:
                 self._following.leader_end, piece = await link.next()
                 if isinstance(piece, TakeOver):

@@ -64,6 +64,7 @@ class Leadership:
         self.change: RoleChange | None = None
         self.on_change: Callable[[], None] = lambda: None
         self.follow = following.leader  # the setting as it was given, perhaps overridden
+        self.rival = ""  # what is the matter with another leader of the same epoch
 
     def load(self) -> None:
         """Read one small file; Corrupt, or what `unusable` makes of an error of the system.
@@ -105,6 +106,7 @@ class Leadership:
         log_end, journal = standby.end
         if not log_end and not journal.size_bytes:  # an empty directory is anybody's
             return None
+        own.check_rival(history.promotion, f"the leader {self._following.leader}")
         return history.start_after(own, log_end, journal)
 
     async def adopt(self, history: EpochHistory, peer: str) -> None:
@@ -118,8 +120,9 @@ class Leadership:
     async def promote(self, actor: Actor, audit: Audit, *, is_forced: bool) -> int:
         """Make this standby the leader of the next epoch, which is returned; audited.
 
-        Conflict on a leader, and unless `is_forced` while its leader is connected; Busy while it
-        loads what the leader sent.
+        Conflict unless `is_forced` on a leader, and while a standby's leader is connected; Busy
+        while it loads what the leader sent. A leader is promoted once more where another one of its
+        epoch is to give way.
         """
         async with self._promoting:
             self._check_promotable(is_forced=is_forced)
@@ -173,6 +176,8 @@ class Leadership:
                     remedy="see to it that it does not, then send force",
                     code="heir_silent",
                 )
+            return
+        if not following.leader and is_forced and self.change is None:
             return
         if not following.leader or self.change is not None:
             raise Conflict("this server is no standby", remedy="send it to the standby")

@@ -33,7 +33,7 @@ from app.ui.audit import audit
 from app.ui.clients import client, clients
 from app.ui.dead_letters import dead_letter, dead_letters, dismiss, resend
 from app.ui.dead_letters import exports as dead_exports
-from app.ui.engine import control, engine, leader
+from app.ui.engine import brokers, control, engine, leader
 from app.ui.framework import preferences
 from app.ui.framework.failures import Handler, page, unknown_page
 from app.ui.framework.page_request import PageRequest
@@ -108,6 +108,7 @@ class UnknownPage(Route):
 CAPABILITIES = {
     module.__name__: capability
     for capability, modules in {
+        "brokers": (brokers,),
         "content_search": (message_export,),
         "dead_letter_replays": (jobs, job_export, job_history, replay_form, resend),
         "dismissals": (dismiss,),
@@ -240,6 +241,7 @@ router = APIRouter(
         _get("/clients/{id:path}", client.show),
         _post("/client/stack", client.stack, ADMINISTER_SERVER),
         *_form("/client/disconnect", client.disconnect_page, client.disconnect, ADMINISTER_SERVER),
+        _get("/brokers", brokers.show),
         _get("/engine", engine.show),
         _get("/engine/control", control.show),
         *_form("/engine/handover", leader.handover_page, leader.hand_over, ADMINISTER_CONTROL),

@@ -17,12 +17,17 @@ from msgspec import Meta
 from engine.config import ROCKETMQ_SCHEME
 from engine.errors import Conflict, Corrupt, unusable
 from engine.replication.cursor import ANEW
+from engine.replication.pieces import StandbyState
 from engine.store.files import Files, OsFiles, make_lasting_directory, read_whole, write_atomic
 from engine.store.journal_files import JournalPlace as JournalPlace
 
 FILE = "epochs.json"
 STARTS_MAX = 1000
 FIRST = 1
+DECIDE = (
+    "decide which of the two goes on, and promote that one once more (kitemq promote --force): the "
+    "other follows it then with --follow, and what it alone has is set aside"
+)
 OS_FILES = OsFiles()
 
 
@@ -37,13 +42,25 @@ class EpochRole(StrEnum):
 class EpochStart(msgspec.Struct, frozen=True, array_like=True):
     """Where log and journal ended when an epoch began.
 
-    With a `loss`, counted from 1: what the leader's disk still had after it lost power.
+    With a `loss`, counted from 1: what the leader's disk still had after it lost power. `id` is the
+    promotion's own, so that no two of one epoch are taken for each other; "" of an older version.
     """
 
     epoch: int
     log_end: Annotated[int, Meta(ge=0)]
     journal: JournalPlace
     loss: int = 0
+    id: str = ""
+
+    def is_same(self, other: "EpochStart") -> bool:
+        """Whether both are one start; a side without an id does not tell."""
+        if "" in (self.id, other.id):
+            other = msgspec.structs.replace(other, id=self.id)
+        return self == other
+
+    def is_in(self, starts: "Sequence[EpochStart]") -> bool:
+        """Whether it is one of these."""
+        return self in starts or any(map(self.is_same, starts))
 
 
 class EpochHistory(msgspec.Struct, frozen=True, tag="epochs", array_like=True):
@@ -61,18 +78,50 @@ class EpochHistory(msgspec.Struct, frozen=True, tag="epochs", array_like=True):
         if cluster and self.cluster and cluster != self.cluster:
             raise _other_leaders()
 
+    def mark(self, state: StandbyState) -> StandbyState:
+        """The state of a standby with this history, as its leader is told."""
+        id = self.promotion.id if self.promotion else ""
+        return msgspec.structs.replace(state, cluster=self.cluster, epoch=self.epoch, promotion=id)
+
+    def check_standby(self, state: StandbyState, whose: str) -> None:
+        """Raise Conflict for a standby of a rival: see `check_rival`."""
+        own = self.promotion
+        if own is None or state.epoch != self.epoch or "" in (own.id, state.promotion):
+            return
+        if state.promotion != own.id:
+            raise rival_epoch(own, state.promotion, whose)
+
+    @property
+    def promotion(self) -> EpochStart | None:
+        """The start of its epoch, unless that is the first, or not known any more."""
+        own = (each for each in self.starts if each.epoch == self.epoch and not each.loss)
+        return next(own, None)
+
+    def check_rival(self, promotion: EpochStart | None, whose: str) -> None:
+        """Raise Conflict where another promotion began the same epoch apart from this one.
+
+        Which of two such leaders goes on is for the person who runs them to decide.
+        """
+        own = self.promotion
+        if own is None or promotion is None or own.epoch != promotion.epoch:
+            return
+        if not own.is_same(promotion):
+            raise rival_epoch(own, promotion.id, whose)
+
     def start_after(
         self, own: "EpochHistory", log_end: int, journal: JournalPlace
     ) -> EpochStart | None:
         """Where a directory with `own` history that ends there must be cut; None: it is a prefix.
 
-        Conflict where it is of another cluster, or so old that nobody knows.
+        Conflict where it is of another cluster, so old that nobody knows, or of the same epoch
+        by another promotion.
         """
         self.check_same(own.cluster)
+        own.check_rival(self.promotion, "the leader")
         if own.epoch > self.epoch:  # it is the leader that has to give way
             return None
-        unknown = [each for each in self.starts if each not in own.starts]
-        parted = [each for each in own.starts if each not in self.starts]
+        unknown = [each for each in self.starts if not each.is_in(own.starts)]
+        parted = [each for each in own.starts if not each.is_in(self.starts)]
         if len(self.starts) == STARTS_MAX:  # the leader may have forgotten those before
             parted = [each for each in parted if each.epoch >= self.starts[0].epoch]
         if not unknown and not parted:
@@ -90,6 +139,18 @@ class EpochHistory(msgspec.Struct, frozen=True, tag="epochs", array_like=True):
         if not own.cluster:  # nothing says that it has ever been a copy
             raise _other_leaders()
         return start
+
+
+def rival_epoch(own: EpochStart, id: str, whose: str) -> Conflict:
+    """The refusal of two leaders of one epoch, of which one side has another promotion."""
+    theirs, ours = (each or "of an older version" for each in (id, own.id))
+    return Conflict(
+        f"two standbys were promoted to epoch {own.epoch} apart from each other: {whose} has the "
+        f"promotion {theirs}, this server {ours}",
+        field="data",
+        remedy=DECIDE,
+        code="rival_epoch",
+    )
 
 
 def _other_leaders() -> Conflict:
@@ -153,7 +214,8 @@ class EpochState(msgspec.Struct, frozen=True):
         """The state of the leader of the next epoch, on a directory that ends there."""
         # Its heir may lead with the next one.
         epoch = max(self.epoch + bool(self.heir), self.fenced_by) + 1
-        starts = [*self.history.starts, EpochStart(epoch, log_end, journal)][-STARTS_MAX:]
+        start = EpochStart(epoch, log_end, journal, id=secrets.token_hex(8))
+        starts = [*self.history.starts, start][-STARTS_MAX:]
         history = EpochHistory(self.history.cluster or secrets.token_hex(8), epoch, starts)
         return EpochState(history, EpochRole.LEADER, self.heir or self.peer, override=self.override)
 

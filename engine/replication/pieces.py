@@ -87,6 +87,7 @@ class StandbyState(msgspec.Struct, frozen=True, array_like=True):
     cluster: str = ""  # see `epochs`
     epoch: int = 0  # 0: it does not say
     ha_listen: str = ""  # where it serves standbys once it leads; "" nowhere, or it does not say
+    promotion: str = ""  # the id of that by which its epoch began; "" of none, or it does not say
 
 
 EMPTY_STATE = StandbyState(1, 0, JournalPlace(0, 0))

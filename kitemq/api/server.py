@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 
 from kitemq.api.connection import Api
+from kitemq.model.brokers import BrokerItem, BrokerList
 from kitemq.model.retention import Retention
 from kitemq.model.server import (
     AuditItem,
@@ -31,6 +32,13 @@ class ServerApi(Api):
     def info(self) -> ServerInfo:
         """Version and identity of the server."""
         return self._rest.fetch(ServerInfo, "GET", "/system")
+
+    def brokers(self) -> list[BrokerItem]:
+        """The brokers of the RocketMQ cluster behind the server, with their figures; Refused.
+
+        The embedded engine is one broker, and has none to list.
+        """
+        return (self._rest.fetch(BrokerList, "GET", "/brokers")).items
 
     def replication(self) -> Replication:
         """Whom the server follows, and which standbys copy it."""

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from kitemq.async_api.connection import AsyncApi
+from kitemq.model.brokers import BrokerItem, BrokerList
 from kitemq.model.retention import Retention
 from kitemq.model.server import (
     AuditItem,
@@ -30,6 +31,13 @@ class AsyncServerApi(AsyncApi):
     async def info(self) -> ServerInfo:
         """Version and identity of the server."""
         return await self._rest.fetch(ServerInfo, "GET", "/system")
+
+    async def brokers(self) -> list[BrokerItem]:
+        """The brokers of the RocketMQ cluster behind the server, with their figures; Refused.
+
+        The embedded engine is one broker, and has none to list.
+        """
+        return (await self._rest.fetch(BrokerList, "GET", "/brokers")).items
 
     async def replication(self) -> Replication:
         """Whom the server follows, and which standbys copy it."""

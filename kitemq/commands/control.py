@@ -8,6 +8,10 @@ from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid
 from kitemq.model.server import CheckOutcome
 
+BROKER_COLUMNS = (
+    "name", "place", "reachable", "topics", "queues", "stored_today", "stored_yesterday",
+    "in_per_s", "out_per_s", "disk_ratio", "log_bytes",
+)  # fmt: skip
 CHECK_COLUMNS = ("code", "outcome", "detail", "took_ms")
 
 
@@ -24,6 +28,17 @@ def show_checks(options: CommandOptions, output: Output) -> int:
     if failed:
         note(f"failed: {', '.join(failed)}")
     return Exit.FAILED if failed else Exit.OK
+
+
+@server.command("brokers", help="the brokers of the cluster behind it; 1 where one is away")
+def show_brokers(options: CommandOptions, output: Output) -> int:
+    with Client(options.server) as client:
+        brokers = client.server.brokers()
+    output.rows(brokers, BROKER_COLUMNS)
+    away = [each.name for each in brokers if not each.reachable]
+    if away:
+        note(f"away: {', '.join(away)}")
+    return Exit.FAILED if away else Exit.OK
 
 
 class FreezeOptions(CommandOptions):

@@ -31,7 +31,8 @@ class PromoteOptions(CommandOptions):
     epilog="With --data it promotes the directory of a standby that is stopped.",
 )
 @option("--data", type=Path, metavar="DIR", help="of a standby that is stopped")
-@flag("--force", "although its leader is connected: what it lacks of that is lost")
+@flag("--force", "although its leader is connected: what it lacks of that is lost; or a leader "
+      "once more, where two standbys were promoted apart from each other")  # fmt: skip
 def promote(options: PromoteOptions, output: Output) -> int:
     """Make a standby the leader."""
     if options.data is not None:

@@ -50,7 +50,8 @@ class ServeOptions(CommandOptions):
     cls=ClientCommand,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     epilog="Every setting of docs/settings.md is an option too: --name value, with dashes for "
-    "underscores.",
+    "underscores. Before a RocketMQ cluster, by its name servers: "
+    "kitemq serve --rocketmq '10.0.0.1:9876;10.0.0.2:9876'",
 )
 @option("--data", type=Path, metavar="DIR", help="where it keeps all")
 @option("--listen", metavar="HOST:PORT", help="port 0 takes a free one")

@@ -178,20 +178,24 @@ class Group(msgspec.Struct, frozen=True):
     paused_topics: tuple[str, ...]
     members: Annotated[int, Meta(description="Consumers that are alive.")]
     status: Annotated[
-        GroupStatus,
+        GroupStatus | None,
         Meta(
             description="no_consumers, falling_behind, paused, catching_up, active or idle: the "
-            "word that the console shows."
+            "word that the console shows; null while it is unknown."
         ),
     ]
     status_reason: Annotated[
-        StatusReason,
+        StatusReason | None,
         Meta(
             description="Why: paused, no_consumers, stalled (consumers, but none consumes), "
             "growing, not_shrinking, shrinking, in_flight, keeps_up, waiting (for messages), "
-            "unused, not_begun."
+            "unused, not_begun; null while it is unknown."
         ),
     ]
+    unknown: Annotated[
+        str,
+        Meta(description="Why the status is unknown, as broker b is away; empty if it is known."),
+    ] = ""
 
 
 class GroupPage(msgspec.Struct, frozen=True):

@@ -74,7 +74,11 @@ class NewPromotion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A promotion as it is wanted."""
 
     force: Annotated[
-        bool, Meta(description="Although the leader is connected, of which something may be lost.")
+        bool,
+        Meta(
+            description="Although the leader is connected, of which something may be lost; or a "
+            "leader once more, where two standbys were promoted apart from each other."
+        ),
     ] = False
 
 
@@ -147,6 +151,9 @@ class Capabilities(msgspec.Struct, frozen=True):
             "all its topics."
         ),
     ] = True
+    brokers: Annotated[
+        bool, Meta(description="Have several brokers, which are listed with their figures.")
+    ] = False
 
 
 class ServerInfo(msgspec.Struct, frozen=True):

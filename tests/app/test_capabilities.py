@@ -61,7 +61,7 @@ def test_each_capability_is_asked_for_by_an_endpoint_or_a_page() -> None:
 
 async def test_the_server_says_what_its_engine_can_do(running: App) -> None:
     answer = (await running.http.get("/api/v1/system")).json()
-    assert answer["capabilities"] == dict.fromkeys(LACKS, True)
+    assert answer["capabilities"] == dict.fromkeys(LACKS, True) | {"brokers": False}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,7 @@ async def test_the_server_says_what_its_engine_can_do(running: App) -> None:
         *(
             (name, method, path, body, name)
             for name, method, path, body in (
+                ("brokers", "GET", "/brokers", None),
                 ("dismissals", "GET", "/groups/g/dead-letters/dismissals", None),
                 ("reset_history", "GET", "/groups/g/resets", None),
                 ("purges", "POST", "/topics/t/purge", {"everything": True}),
@@ -117,6 +118,7 @@ async def test_the_embedded_engine_refuses_none_of_them(running: App) -> None:
 @pytest.mark.parametrize(
     ("name", "path"),
     [
+        ("brokers", "/brokers"),
         ("dead_letter_replays", "/jobs"),
         ("dead_letter_replays", "/create/job"),
         ("dismissals", "/dlq/g/dismiss"),

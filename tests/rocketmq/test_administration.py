@@ -18,6 +18,7 @@ from engine.errors import Busy
 from protocol.remoting.codes import RequestCode
 from tests.app import test_administration as contract
 from tests.app.maker import LIMIT_S, Maker, cluster_administration
+from tests.remoting.port import Client
 from tests.rocketmq.cluster import ApacheCluster
 from tests.rocketmq.test_verbs import anyio_backend, cluster_of, maker_of, pytestmark
 
@@ -75,6 +76,32 @@ async def test_a_thousand_figures_of_a_list_take_one_request_of_each_broker(
     assert codes.count("GET_ALL_TOPIC_CONFIG") == 2
     assert codes.count("GET_ALL_SUBSCRIPTIONGROUP_CONFIG") == 2
     assert len(codes) == 6  # and the names of the brokers' own topics
+
+
+async def test_a_classic_consumer_is_among_the_members(
+    messaging: ClusterMessaging, maker: Maker
+) -> None:
+    """It beats to both brokers, as Apache's clients do, and is one member."""
+    topic, group = await maker.topic(), await maker.group()
+    members, client = maker.administration.members, f"classic-{group}"
+    assert await members.of(group) == []
+    writers = []
+    try:
+        for broker in messaging.catalog.numbers.brokers:
+            host, _, port = (
+                await messaging.catalog.client._link.routes.address(broker)
+            ).rpartition(":")
+            consumer = Client(*await asyncio.open_connection(host, int(port)))
+            writers.append(consumer.writer)
+            await consumer.beat(client, group, topic=topic, filter="paid")
+        found = await contract.until(maker, lambda: members.of(group), bool)
+        assert [(each.client, each.topics) for each in found] == [(client, {topic: "paid"})]
+        assert await members.count(group) == 1
+        assert [group for group, _ in await members.memberships(client)] == [group]
+    finally:
+        for writer in writers:
+            writer.close()
+    await contract.until(maker, lambda: members.of(group), lambda left: not left)
 
 
 async def test_dead_letters_without_causes_have_none(

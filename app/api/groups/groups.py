@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from app.administration import FIGURES_UNKNOWN
 from app.api.framework.operation import Call, Operations
 from app.api.framework.paging import PAGE_DEFAULT, Cursor, Limit, page_of
 from app.pause import paced
@@ -38,16 +39,21 @@ class PauseQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
-    """A group as the API shows it."""
-    figures = await call.services.sampler.read(config.name)
-    standing = call.services.sampler.snapshot.standing(config, figures)
+    """A group as the API shows it; its status is unknown while a broker of its lag is away."""
+    standing, unknown = None, ""
+    try:
+        figures = await call.services.sampler.read(config.name)
+        standing = call.services.sampler.snapshot.standing(config, figures)
+    except FIGURES_UNKNOWN as error:
+        unknown = error.detail
     return convert(
         config,
         Group,
         paused=not config.consume_enabled,
-        members=figures.members,
-        status=standing.status,
-        status_reason=standing.reason,
+        members=await call.administration.members.count(config.name),
+        status=standing and standing.status,
+        status_reason=standing and standing.reason,
+        unknown=unknown,
     )
 
 
@@ -58,12 +64,15 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     Sorted by name; follow `next_cursor` until it is null.
     """
     query = call.query
-    text, standing = query.q.lower(), call.services.sampler.snapshot.standing
+    text, snapshot = query.q.lower(), call.services.sampler.snapshot
     groups = await call.administration.groups()
     groups = [config for config in groups if text in config.name.lower()]
     if query.status:
         groups = [
-            config async for config in paced(groups) if standing(config).status == query.status
+            config
+            async for config in paced(groups)
+            if config.name not in snapshot.unknown_groups
+            and snapshot.standing(config).status == query.status
         ]
     page, next_cursor = page_of(groups, attrgetter("name"), query.cursor, query.limit)
     items: list[Group] = []

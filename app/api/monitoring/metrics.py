@@ -7,9 +7,10 @@ Reading ten thousand topics takes a while, so the walk lets others run.
 import asyncio
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from app.administration import Administration
+from app.administration import FIGURES_UNKNOWN, Administration
 from app.api.framework.operation import Call, Operations, Raw
 from app.api.monitoring.metric_families import FAMILIES, Family, Labels, document
 from app.container import Services
@@ -87,8 +88,9 @@ async def metrics(call: Call[None, None]) -> Raw:
         _add_replication(page, call.services)
     _add_reports(page, call.services.reports, call.host.clock.now_ms())
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
-    await _add_topics(page, call.administration, labels)
-    await _add_groups(page, call, labels)
+    with suppress(Busy):  # the figures above are the server's own
+        await _add_topics(page, call.administration, labels)
+        await _add_groups(page, call, labels)
     return Raw(await asyncio.to_thread(page.text), MEDIA_TYPE)
 
 
@@ -209,7 +211,7 @@ async def _add_topics(page: MetricsPage, administration: Administration, labels:
     async for config in paced(topics):
         try:
             queues = (await administration.topic_stats(config.name)).queues
-        except (NotFound, Busy):
+        except (NotFound, *FIGURES_UNKNOWN):
             continue  # deleted while others ran
         of_topic = (*labels, config.name)
         page.add("rocketmq_producer_offset", sum(q.max_offset for q in queues), of_topic)
@@ -221,7 +223,7 @@ async def _add_groups(page: MetricsPage, call: Call[None, None], labels: Labels)
     async for config in paced(groups):
         try:
             lag = await call.administration.lag(config.name)
-        except (NotFound, Busy):
+        except (NotFound, *FIGURES_UNKNOWN):
             continue
         _add_lag(page, labels, config.name, lag, call.host.clock.now_ms())
 

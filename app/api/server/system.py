@@ -73,6 +73,8 @@ async def readiness(services: Services) -> Readiness:
         )
     if following.leader:
         warnings["standby"] = following.text(host.broker.log_end)
+    if services.leadership.rival:
+        warnings["epoch"] = services.leadership.rival
     return Readiness(status, problems, warnings, health.kernel)
 
 

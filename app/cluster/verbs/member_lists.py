@@ -73,7 +73,7 @@ class ClusterMemberLists(ClusterPart, MemberLists):
 
     async def _read(self, group: str) -> ClusterConsumers:
         with engine_errors("group"):
-            return await self._client.groups.connected(group)
+            return await self._client.groups.connected(group, is_partial=True)
 
 
 def _members(connected: ClusterConsumers) -> list[Member]:

@@ -8,6 +8,8 @@ from app.capabilities import require
 from app.cluster.catalog import ClusterCatalog, NamedCache
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
+from app.cluster.errors import ClusterUnreachable, broker_away
+from app.cluster.routes import ClusterQueue
 from app.cluster.topics import QueueOffsets
 from app.cluster.verbs.part import ClusterPart
 from engine.broker import (
@@ -120,9 +122,8 @@ class ClusterTopicLists(ClusterPart):
             brokers = set()
         brokers |= set(await self._census.holders(name))
         with engine_errors("topic"):
-            answers = await asyncio.gather(
-                *(self._client.topics.queues_on(each, name) for each in brokers)
-            )
+            self._census.topic_tables.check(brokers)  # does not wait for it once more
+            answers = await asyncio.gather(*(self._queues_on(each, name) for each in brokers))
         queues = [
             self._queue_stats(self._numbers.number(place), each)
             for answer in answers
@@ -132,6 +133,12 @@ class ClusterTopicLists(ClusterPart):
             await self._catalog.topic(name)  # TopicNotFound
         queues.sort(key=lambda each: each.queue)
         return TopicStats(queues, sum(each.max_offset - each.min_offset for each in queues))
+
+    async def _queues_on(self, broker: str, topic: str) -> dict[ClusterQueue, QueueOffsets]:
+        try:
+            return await self._client.topics.queues_on(broker, topic)
+        except ClusterUnreachable as error:
+            raise broker_away(broker) from error
 
     def _queue_stats(self, queue: int, each: QueueOffsets) -> QueueStats:
         end = max(each.min_offset, each.max_offset)

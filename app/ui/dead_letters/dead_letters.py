@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
+from app.administration import FIGURES_UNKNOWN
 from app.monitoring import sparkline
 from app.monitoring.dead_index import DeadLetterListing
+from app.monitoring.dead_summaries import DeadSummary
 from app.monitoring.sparkline import Sparkline
 from app.pause import paced
 from app.security.message_rights import lacks_messages, visible
@@ -30,6 +32,7 @@ from app.ui.framework.tables import Cut, Query
 from engine.broker import (
     DEAD_LETTER_PREFIX,
     DeadLetter,
+    DeadLetterArrivals,
     DeadLetterState,
     DeadLetterTally,
     DismissalSummary,
@@ -50,17 +53,33 @@ FOUND_MAX = 1000
 JOBS_MAX = 5
 DISMISSALS_MAX = 5
 LINE_CHARS_MAX = 200
+NO_SUMMARY = DeadSummary(
+    DeadLetterTally(
+        examined=0,
+        reasons={},
+        error_classes={},
+        topics={},
+        clients={},
+        redriven=0,
+        returned=0,
+        dismissed=0,
+        next=None,
+    ),
+    DeadLetterArrivals([], count=0, open=0),
+    oldest_ms=None,
+)
 
 
 @dataclass(frozen=True)
 class DeadCount:
-    """A group's dead letters by state, and the newest."""
+    """A group's dead letters by state, and the newest; `unknown` is why they are not known."""
 
     group: str
     open: int
     resent: int
     dismissed: int
     newest_ms: int | None
+    unknown: str = ""
 
 
 class DeadCause(NamedTuple):
@@ -86,11 +105,15 @@ class DeadGroup:
     tally: DeadLetterTally
     causes: list[tuple[DeadCause, int]]
     causes_left: int
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
 class DeadGroups:
-    """The context of `dlq.html`; `total` counts the open ones of all groups."""
+    """The context of `dlq.html`; `total` counts the open ones of all groups.
+
+    `away` is why those of some groups are not counted, "" if all are.
+    """
 
     cut: Cut[DeadGroup]
     query: Query
@@ -98,6 +121,7 @@ class DeadGroups:
     resent: int
     dismissed: int
     groups: int
+    away: str
 
 
 @dataclass(frozen=True)
@@ -177,14 +201,17 @@ async def _counts(console: Console) -> list[DeadCount]:
     async for name in paced(name for name in names if name.startswith(DEAD_LETTER_PREFIX)):
         with contextlib.suppress(NotFound):  # deleted while the others were read
             counts.append(await _count(console, name))
-    return [each for each in counts if each.open or each.resent or each.dismissed]
+    return [each for each in counts if each.open or each.resent or each.dismissed or each.unknown]
 
 
 async def _count(console: Console, topic: str) -> DeadCount:
-    stats = await console.administration.topic_stats(topic)
-    newest = max((queue.last_stored_ms or 0 for queue in stats.queues), default=0)
     group = topic.removeprefix(DEAD_LETTER_PREFIX)
-    states = await console.administration.dead_letters.state_counts(group)
+    try:
+        stats = await console.administration.topic_stats(topic)
+        states = await console.administration.dead_letters.state_counts(group)
+    except FIGURES_UNKNOWN as error:
+        return DeadCount(group, 0, 0, 0, None, unknown=error.detail)
+    newest = max((queue.last_stored_ms or 0 for queue in stats.queues), default=0)
     return convert(states, DeadCount, group=group, newest_ms=newest or None)
 
 
@@ -205,12 +232,18 @@ async def _groups(console: Console, query: Query, counts: list[DeadCount]) -> De
         resent=sum(one.resent for one in counts),
         dismissed=sum(one.dismissed for one in counts),
         groups=len(counts),
+        away=next((one.unknown for one in counts if one.unknown), ""),
     )
 
 
 async def _group(console: Console, of: DeadCount) -> DeadGroup:
-    group = of.group
-    summary = await console.dead_summaries.of(group)
+    group, is_gone = of.group, not await pages.exists(console.administration.group, of.group)
+    summary, unknown = NO_SUMMARY, of.unknown
+    if not unknown:
+        try:
+            summary = await console.dead_summaries.of(group)
+        except FIGURES_UNKNOWN as error:
+            unknown = error.detail
     tally = summary.tally
     causes = Counter({DeadCause("error_class", name): n for name, n in tally.error_classes.items()})
     if not tally.error_classes.keys() - {""}:  # clients that report no error
@@ -218,13 +251,14 @@ async def _group(console: Console, of: DeadCount) -> DeadGroup:
     ranked = sorted(causes.items(), key=lambda pair: (-pair[1], pair[0].value))
     return DeadGroup(
         dead=of,
-        is_gone=not await pages.exists(console.administration.group, group),
+        is_gone=is_gone,
         fresh=summary.arrived.open,
         history=sparkline.line(summary.arrived.steps),
         oldest_ms=summary.oldest_ms,
         tally=tally,
         causes=ranked[:CAUSES_MAX],
         causes_left=len(ranked[CAUSES_MAX:]),
+        unknown=unknown,
     )
 
 

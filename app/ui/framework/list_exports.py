@@ -150,7 +150,8 @@ def _topic(topic: TopicConfig, snapshot: Snapshot) -> Row:
     known = (topic.name, kind_of(topic), *settings)
     read_at = _time(snapshot.taken_ms)
     if figures is None:
-        return (*known, None, None, None, None, None, NOT_READ, read_at)
+        why = snapshot.unknown_topics.get(topic.name, NOT_READ)
+        return (*known, None, None, None, None, None, why, read_at)
     lag = snapshot.worst_lag(topic.name)
     return (
         *known,
@@ -159,7 +160,7 @@ def _topic(topic: TopicConfig, snapshot: Snapshot) -> Row:
         len(snapshot.readers(topic.name)),
         lag,
         _time(figures.last_ms),
-        NO_READER if lag is None else "",
+        (snapshot.away or NO_READER) if lag is None else "",
         read_at,
     )
 
@@ -178,7 +179,8 @@ def _group(group: GroupConfig, snapshot: Snapshot) -> Row:
     known = (group.name, *flags)
     read_at = _time(snapshot.taken_ms)
     if figures is None:
-        return (*known, None, None, None, None, None, None, NOT_READ, read_at)
+        why = snapshot.unknown_groups.get(group.name, NOT_READ)
+        return (*known, None, None, None, None, None, None, why, read_at)
     has_place = bool(figures.lag_by_topic)
     return (
         *known,

@@ -96,6 +96,7 @@ class Frame:
     is_live: bool
     ptag: str
     dead: int
+    away: str  # why there may be more dead letters than are counted
     who: Principal
     read_only: ReadOnlyState  # with author, time and reason
     following: Following  # a leader, where this server is a standby
@@ -286,5 +287,6 @@ def _frame(
         is_local=is_loopback(services.settings.host),
         capabilities=services.messaging.capabilities,
         dead=console.sampler.snapshot.dead,
+        away=console.sampler.snapshot.away,
         block=block,
     )

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
 from starlette.responses import Response
 
+from app.administration import FIGURES_UNKNOWN
 from app.monitoring import sparkline
 from app.monitoring.forecast import Forecast
 from app.monitoring.group_status import SEVERITY
-from app.monitoring.sampler import GroupFigures, Snapshot
+from app.monitoring.sampler import NO_FIGURES, GroupFigures, Snapshot
 from app.monitoring.sparkline import Sparkline
 from app.monitoring.trends import UNREAD, Trend
 from app.pause import paced
@@ -26,6 +28,7 @@ from app.ui.groups.status import StatusFacet, StatusView
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, LagBasis
 from engine.errors import NotFound
 from kitemq.model.conversion import convert
+from kitemq.model.groups import GroupStatus
 
 SORTS = ("name", "status", "lag", "oldest", "clears", "inflight", "retry", "dead", "rate")
 AGE_MAX_MS = 5_000
@@ -34,11 +37,12 @@ AGE_MAX_MS = 5_000
 class ListedGroup(GroupFigures, frozen=True, kw_only=True):
     """A row of the list, read with the page; `forecast` and `history` are the snapshot's.
 
-    What a group without an offset in any queue has not read is unknown.
+    What a group without an offset in any queue has not read is unknown. `unknown` is why a group
+    has no figures at all, "" if it has.
     """
 
     name: str
-    status: StatusView
+    status: StatusView | None
     is_ordered: bool
     paused_topics: int
     is_differing: bool
@@ -49,14 +53,15 @@ class ListedGroup(GroupFigures, frozen=True, kw_only=True):
     trend: Trend
     forecast: Forecast
     dead_topic: str
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
 class GroupList:
     """The context of `groups.html`; lists are sorted by figures read at `as_of_ms`.
 
-    `unread` is the lag of all matching groups by these figures, without `unknown` groups;
-    `status` is the chosen one.
+    `unread` is the lag of all matching groups by these figures, without `unknown` groups, of which
+    some are `away`; `status` is the chosen one.
     """
 
     cut: Cut[ListedGroup]
@@ -65,6 +70,7 @@ class GroupList:
     is_any: bool
     unread: int
     unknown: int
+    away: str
     status: str
     facets: list[StatusFacet]
 
@@ -106,6 +112,7 @@ async def show(request: PageRequest) -> Response:
         is_any=bool(everything),
         unread=selection.unread,
         unknown=selection.unknown,
+        away=snapshot.away,
         status=chosen,
         facets=selection.facets,
     )
@@ -123,7 +130,7 @@ def _select(
 ) -> GroupSelection:
     """Filter, count, sort and cut the groups; pure, because it runs on another thread."""
     candidates = matching(everything, query.text)
-    statuses = {group.name: snapshot.standing(group).status for group in candidates}
+    statuses = {group.name: _status(snapshot, group) for group in candidates}
     counts = Counter(statuses.values())
     matches = [each for each in candidates if chosen in ("", statuses[each.name])]
     tables.order(matches, _key(snapshot, query.sort), lambda g: g.name, down=query.is_downward)
@@ -147,13 +154,17 @@ def _key(snapshot: Snapshot, sort: str) -> Callable[[GroupConfig], Any]:
     if sort == "name":
         return lambda group: group.name
     if sort == "status":
-        return lambda group: SEVERITY[snapshot.standing(group).status]
+        return lambda group: (now := _status(snapshot, group)) and SEVERITY[now]
     if sort == "clears":
         return lambda group: _rank(snapshot, group.name)
     if sort == "lag":
         return lambda group: _lag(snapshot.groups.get(group.name))
     field = {"oldest": "oldest_ms", "retry": "retry_waiting"}.get(sort, sort)
     return lambda group: getattr(snapshot.groups.get(group.name), field, None)
+
+
+def _status(snapshot: Snapshot, group: GroupConfig) -> GroupStatus | None:
+    return None if group.name in snapshot.unknown_groups else snapshot.standing(group).status
 
 
 def _lag(figures: GroupFigures | None) -> int | None:
@@ -167,21 +178,28 @@ def _rank(snapshot: Snapshot, name: str) -> float | None:
 async def _row(
     console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend
 ) -> ListedGroup:
-    lag = await console.administration.lag(group.name)
-    figures = await console.sampler.read(group.name, lag)
+    counts, unknown = LagBasis.ALL, ""
+    try:
+        lag = await console.administration.lag(group.name)
+        figures, counts = await console.sampler.read(group.name, lag), lag.counts
+    except FIGURES_UNKNOWN as error:
+        members = await console.administration.members.count(group.name)
+        figures, unknown = replace(NO_FIGURES, members=members, rate=None), error.detail
+    standing = None if unknown else snapshot.standing(group, figures)
     return convert(
         figures,
         ListedGroup,
         name=group.name,
-        status=status.view_of(group.name, snapshot.standing(group, figures)),
+        status=standing and status.view_of(group.name, standing),
         is_ordered=group.ordered,
         paused_topics=len(group.paused_topics),
         is_differing=await is_differing(console, group.name),
         topics=sum(name != RETRY_PREFIX + group.name for name in figures.lag_by_topic),
         unread=figures.unread,
-        counts=lag.counts,
+        counts=counts,
         history=sparkline.line(console.sampler.lag_history(group.name)),
         trend=trend,
         forecast=snapshot.forecast(group.name).of_lag(figures.unread),
         dead_topic=DEAD_LETTER_PREFIX + group.name,
+        unknown=unknown,
     )

@@ -37,6 +37,7 @@ PLACES = {
     "topic": ("topic", "/topics/{}"),
     "report": ("trend", "/reports"),
     "broker": ("info", "/engine"),
+    "cluster": ("disk", "/brokers"),
 }
 BROKER_PARTS = {
     "alerts": N_("Alerts"),
@@ -49,7 +50,7 @@ BROKER_PARTS = {
 
 @dataclass(frozen=True, order=True)
 class Thing:
-    """The object of a concern: a "group", "topic", "report" or part of the "broker", by name."""
+    """The object of a concern: a "group", "topic", "report", part of the "broker" or "cluster"."""
 
     kind: str
     name: str
@@ -289,6 +290,9 @@ def traces_and_transactions(watch: Watch) -> Iterator[Concern]:
 
 
 def _of_engine(name: str, weight: int, text: str) -> Concern:
+    if name == "cluster" or name.startswith("broker "):  # as the health of a cluster names them
+        sentence = Sentence(text, "/brokers", _("View brokers"))
+        return Concern(Thing("cluster", name), weight, lambda: sentence)
     return _of_broker(name, weight, text, "/engine", _("View engine"))
 
 

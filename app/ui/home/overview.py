@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from starlette.responses import Response
 
+from app.administration import FIGURES_UNKNOWN
 from app.monitoring.meter import STEPS, Traffic
 from app.monitoring.sampler import GroupFigures, Snapshot, TopicFigures, Totals
 from app.monitoring.sparkline import Sparkline, line
@@ -183,6 +184,6 @@ def _furthest(snapshot: Snapshot) -> list[str]:
 async def _top_group(console: Console, snapshot: Snapshot, name: str) -> Top[GroupFigures]:
     try:
         status = view_of(name, snapshot.standing(await console.administration.group(name)))
-    except NotFound:  # deleted since the snapshot
+    except (NotFound, *FIGURES_UNKNOWN):  # deleted since the snapshot, or unknown just now
         status = None
     return Top(name, snapshot.groups[name], line(console.sampler.lag_history(name)), status)

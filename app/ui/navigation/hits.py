@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 
+from app.capabilities import EMBEDDED, lack_of
 from app.pause import paced
 from app.security.access import Principal
 from app.security.message_rights import visible_matches
@@ -23,6 +24,7 @@ from engine.broker import Lookup
 from engine.errors import EngineError
 from engine.message import StoredMessage
 from kitemq.model.access import Kind
+from kitemq.model.server import Capabilities
 
 TEXT_CHARS_MAX = 512
 ACTION_NAMES_MAX = 3
@@ -84,6 +86,11 @@ class Directory:
     clients: Sequence[str] = ()
     saved: Mapping[str, str] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()  # groups
+    capabilities: Capabilities = EMBEDDED
+
+    def has(self, place: Destination | ObjectAction) -> bool:
+        """Whether the engine has what a place is about."""
+        return not (place.capability and lack_of(self.capabilities, place.capability))
 
 
 async def search(
@@ -133,9 +140,10 @@ def find(
         Hit(HitKind.VIEW, name, directory.saved[name], "list", rank)
         for rank, name in ranked(text, directory.saved)
     ]
-    by_kind[HitKind.PAGE] = _places(HitKind.PAGE, text, PLACES, who)
+    present = directory.has
+    by_kind[HitKind.PAGE] = _places(HitKind.PAGE, text, list(filter(present, PLACES)), who)
     by_kind[HitKind.ACTION] = [
-        *_places(HitKind.ACTION, text, ACTIONS, who),
+        *_places(HitKind.ACTION, text, list(filter(present, ACTIONS)), who),
         *_object_actions(text, directory, who, best),
     ]
     if not text:  # the whole menu, in its order
@@ -176,7 +184,7 @@ def _object_actions(text: str, directory: Directory, who: Principal, best: Best)
     is_strict = any(matching.begins(word, ACTION_TERMS) for word in words)
     is_term = matching.begins if is_strict else matching.nearly_begins
     hits = []
-    for act in OBJECT_ACTIONS if text else ():
+    for act in filter(directory.has, OBJECT_ACTIONS if text else ()):
         others = [word for word in words if not is_term(word, act.terms.split())]
         is_meant = 0 < len(others) < len(words)
         kind = HitKind.TOPIC if act.kind is Kind.TOPIC else HitKind.GROUP
@@ -199,8 +207,9 @@ def _is_possible(act: ObjectAction, name: str, directory: Directory, who: Princi
 async def _directory(request: PageRequest, text: str) -> Directory:
     glance = await saved_bar.glance(request)
     saved = {view.name: view.href for view in glance.views}
+    capabilities = request.console.messaging.capabilities
     if not text:
-        return Directory(saved=saved)
+        return Directory(saved=saved, capabilities=capabilities)
     administration = request.administration
     is_system = "%" in text or "sys" in text.lower()
     topics = await administration.topics(system=is_system)
@@ -214,6 +223,7 @@ async def _directory(request: PageRequest, text: str) -> Directory:
         clients=list(dict.fromkeys([*members, *connected])),
         saved=saved,
         paused=frozenset(group.name for group in groups if not group.consume_enabled),
+        capabilities=capabilities,
     )
 
 

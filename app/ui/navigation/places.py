@@ -10,7 +10,8 @@ from app.ui.framework.language import N_
 class Destination:
     """A page or an action; `terms` are further words by which it is found.
 
-    `action` and `kind` are the right that it needs. `preference` is a choice of this browser, as
+    `action` and `kind` are the right that it needs, `capability` is what the engine has to be able
+    to do. `preference` is a choice of this browser, as
     "theme=dark", that a script makes instead of opening the page.
     """
 
@@ -21,6 +22,7 @@ class Destination:
     action: Action = Action.READ
     kind: Kind = Kind.OWN
     preference: str = ""
+    capability: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class ObjectAction:
     kind: Kind
     is_offered: bool = False
     for_paused: bool | None = None
+    capability: str = ""  # that the engine has to have
 
 
 PLACES = (
@@ -48,16 +51,39 @@ PLACES = (
     Destination(N_("Messages"), "/messages", "message", "search find key body"),
     Destination(N_("Live tail"), "/tail", "pulse", "follow watch"),
     Destination(N_("Dead letters"), "/dlq", "skull", "dlq failed"),
-    Destination(N_("Jobs"), "/jobs", "send", "replay resend"),
-    Destination(N_("Journeys"), "/trace", "journey", "trace waterfall"),
-    Destination(N_("Scheduled"), "/scheduled", "clock", "delayed timer recall"),
-    Destination(N_("Transactions"), "/transactions", "handshake", "half commit rollback"),
+    Destination(N_("Jobs"), "/jobs", "send", "replay resend", capability="dead_letter_replays"),
+    Destination(N_("Journeys"), "/trace", "journey", "trace waterfall", capability="journeys"),
+    Destination(
+        N_("Scheduled"), "/scheduled", "clock", "delayed timer recall", capability="timer_changes"
+    ),
+    Destination(
+        N_("Transactions"),
+        "/transactions",
+        "handshake",
+        "half commit rollback",
+        capability="transaction_queries",
+    ),
     Destination(N_("Find"), "/search", "search", "message id"),
     Destination(N_("Alerts"), "/alerts", "alert", "rules silence webhook"),
-    Destination(N_("Reports"), "/reports", "trend", "spark latency percentiles throughput skew"),
+    Destination(
+        N_("Reports"),
+        "/reports",
+        "trend",
+        "spark latency percentiles throughput skew",
+        capability="reports",
+    ),
     Destination(N_("Clients"), "/clients", "plug", "connections members producers"),
     Destination(N_("Settings"), "/settings", "edit", "theme zone refresh colours language"),
-    Destination(N_("Engine"), "/engine", "disk", "health disk self-checks support bundle settings"),
+    Destination(
+        N_("Engine"),
+        "/engine",
+        "disk",
+        "health disk self-checks support bundle settings",
+        capability="log_figures",
+    ),
+    Destination(
+        N_("Brokers"), "/brokers", "disk", "cluster master slaves nodes", capability="brokers"
+    ),
     Destination(
         N_("Read-only, log levels"), "/engine/control", "lock", "freeze switch debug logger"
     ),
@@ -85,7 +111,15 @@ ACTIONS = (
         CHANGE,
         Kind.SERVER,
     ),
-    Destination(N_("New replay job"), "/create/job", "plus", "create resend", CHANGE, Kind.TOPIC),
+    Destination(
+        N_("New replay job"),
+        "/create/job",
+        "plus",
+        "create resend",
+        CHANGE,
+        Kind.TOPIC,
+        capability="dead_letter_replays",
+    ),
     Destination(N_("Reset offsets of a group"), "/groups", "back", "skip seek", CHANGE, Kind.GROUP),
     Destination(N_("Pause or resume a group"), "/groups", "group", "stop", CHANGE, Kind.GROUP),
     Destination(
@@ -113,7 +147,7 @@ OBJECT_ACTIONS = (
     ),
     ObjectAction(
         N_("Purge %(name)s"), "/topics/{}/purge", "purge",
-        "purge empty clear", CHANGE, Kind.TOPIC,
+        "purge empty clear", CHANGE, Kind.TOPIC, capability="purges",
     ),
     ObjectAction(
         N_("Delete topic %(name)s"), "/topics/{}/delete", "trash",

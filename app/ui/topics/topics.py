@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from starlette.responses import Response
 
+from app.administration import FIGURES_UNKNOWN
 from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, TopicFigures, topic_figures
 from app.monitoring.sparkline import Sparkline
@@ -27,7 +28,7 @@ from app.ui.framework.typed_forms import Fields
 from app.ui.topics import starred
 from app.ui.topics.defaults import PERMISSIONS
 from app.ui.topics.sizes import LIST_MESSAGES_MAX, LIST_QUEUES_MAX, Size, size_of
-from engine.broker import TopicConfig
+from engine.broker import QueueContent, TopicConfig, TopicStats
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
 from kitemq.model.conversion import convert
 from kitemq.model.topics import Durability, TopicType
@@ -37,6 +38,7 @@ BY_NAME = ("star", "name")  # sort keys that need no figures; the first is the d
 STARRED = "starred"
 AGE_MAX_MS = 5_000
 QUEUES_MAX = 1024
+NO_STATS = TopicStats([], 0)
 DURABILITIES = (
     ("", N_("broker default")),
     ("stored", N_("stored: survives a process crash")),
@@ -76,7 +78,7 @@ class NewTopicFields(SettingFields, frozen=True):
 
 
 class ListedTopic(TopicFigures, frozen=True):
-    """A row of the list, read with the page."""
+    """A row of the list, read with the page; `unknown` is why it has no figures, "" if it has."""
 
     name: str
     permission: int
@@ -87,6 +89,7 @@ class ListedTopic(TopicFigures, frozen=True):
     is_starred: bool
     has_note: bool
     size: Size
+    unknown: str
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class KindFacet:
 class TopicList:
     """The context of `topics.html`; lists are sorted by figures read at `as_of_ms`.
 
-    `marks_failure` is the reason why the stars are unknown.
+    `marks_failure` is the reason why the stars are unknown, `away` why figures of others are.
     """
 
     cut: Cut[ListedTopic]
@@ -113,6 +116,7 @@ class TopicList:
     as_of_ms: int
     is_any: bool
     marks_failure: str
+    away: str
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,7 @@ async def show(request: PageRequest) -> Response:
         as_of_ms=snapshot.taken_ms,
         is_any=selection.is_any,
         marks_failure=_("the database is not responding") if marks.failure else "",
+        away=snapshot.away,
     )
     return await pages.respond(request, "topics.html", context, title=_("Topics"), is_live=True)
 
@@ -243,13 +248,12 @@ async def _row(
     console: Console, snapshot: Snapshot, topic: TopicConfig, marks: TopicAnnotations
 ) -> ListedTopic:
     name, meter = topic.name, console.meter
-    stats = await console.administration.topic_stats(name)
+    try:
+        stats, unknown = await console.administration.topic_stats(name), ""
+        contents = await _contents(console, name, stats)
+    except FIGURES_UNKNOWN as error:
+        stats, unknown, contents = NO_STATS, error.detail, []
     figures = topic_figures(topic, stats, meter.topic_rate(name), meter.topic_bytes_rate(name))
-    filled = [q.queue for q in stats.queues if q.max_offset > q.min_offset][:LIST_QUEUES_MAX]
-    contents = [
-        await console.messaging.queue_content(name, queue, count_max=LIST_MESSAGES_MAX)
-        for queue in filled
-    ]
     return convert(
         figures,
         ListedTopic,
@@ -262,7 +266,16 @@ async def _row(
         is_starred=name in marks.stars,
         has_note=name in marks.noted,
         size=size_of(contents, figures.messages),
+        unknown=unknown,
     )
+
+
+async def _contents(console: Console, topic: str, stats: TopicStats) -> list[QueueContent]:
+    filled = [q.queue for q in stats.queues if q.max_offset > q.min_offset][:LIST_QUEUES_MAX]
+    return [
+        await console.messaging.queue_content(topic, queue, count_max=LIST_MESSAGES_MAX)
+        for queue in filled
+    ]
 
 
 async def new(request: PageRequest) -> Response:

@@ -102,6 +102,68 @@ async def test_a_leader_that_meets_a_standby_of_a_later_epoch_goes_no_further(
     settings_by_role(Settings(data=tmp_path / "leader", follow="10.0.0.2:10912"))
 
 
+async def test_two_promotions_of_one_epoch_wait_for_a_person_to_decide(
+    opened: Opened, tmp_path: Path
+) -> None:
+    """Neither follows the other; what the one that is not promoted again alone has is set aside."""
+    rival = tmp_path / "standby"
+    async with opened() as leader:
+        leadership = leader.app.services.leadership
+        async with following(leader, tmp_path) as standby:
+            leader.send(b"both")
+            await caught_up(leader, standby)
+            end = standby.app.services.host.standby_broker.standby.end
+            leader.send(b"alone")
+            await caught_up(leader, standby)
+        leadership.state = leadership.state.promote(*end)
+        save_epochs(rival, load_epochs(rival).promote(*end))
+        mark = load_epochs(rival).history.mark(EMPTY_STATE)
+        async with following(leader, tmp_path) as standby:
+            services = standby.app.services
+            await until(lambda: "epoch 2 apart from each other" in services.following.failure)
+            assert f"the leader 127.0.0.1:{leader.port}" in services.following.failure
+            assert load_epochs(rival).role is EpochRole.LEADER
+            problems = (await standby.http.get("/readyz")).json()["problems"]
+            assert "apart from each other" in problems["replication"]
+        link = await leader.link()
+        link.begin(mark)
+        with pytest.raises(Refused, match="apart from each other") as refusal:
+            await link.next()
+        assert refusal.value.code == "rival_epoch"
+        assert "--force" in refusal.value.remedy
+        link.close()
+        fencer = Fencer(leader.app.services, f"127.0.0.1:{leader.port}")
+        await fencer.start()  # it finds itself, and is content
+        await fencer.stop()
+        assert leadership.rival == ""
+        promoted = Promoted(EpochState(load_epochs(rival).history))
+        fencer = Fencer(promoted, f"127.0.0.1:{leader.port}")  # type: ignore[arg-type]
+        await fencer.start()
+        await fencer.stop()
+        assert "kitemq promote --force" in promoted.rival
+
+        leadership.state = leadership.state.promote(*leader.end)  # the decision
+        async with following(leader, tmp_path) as standby:
+            await until(lambda: standby.app.services.leadership.state.epoch == 3)
+            await caught_up(leader, standby)
+            [tail] = (await standby.get("/replication"))["tails"]
+            assert (tail["epoch"], tail["messages"]) == (2, 1)
+
+
+async def test_a_leader_is_promoted_once_more_by_force_alone(
+    opened: Opened, tmp_path: Path
+) -> None:
+    async with opened() as leader:
+        await leader.app.services.leadership.name_cluster()
+        transport = httpx.ASGITransport(leader.app, client=("127.0.0.1", 50_001))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as http:
+            assert (await http.post(PROMOTION, json={})).status_code == 409
+            answer = await http.post(PROMOTION, json={"force": True})
+        assert (answer.status_code, answer.json()) == (200, {"epoch": 2})
+        assert leader.app.services.leadership.change is RoleChange.PROMOTED
+        assert load_epochs(tmp_path / "leader").epoch == 2
+
+
 async def test_a_later_epoch_of_another_cluster_fences_nobody(opened: Opened) -> None:
     async with opened() as leader:
         link = await leader.link()
@@ -147,6 +209,7 @@ class Promoted:
         self.leadership = self
         self.state = state
         self.fences: list[tuple[int, str]] = []
+        self.rival = ""
 
     async def fence(self, epoch: int, by: str) -> None:
         self.fences.append((epoch, by))

@@ -192,5 +192,6 @@ NO_PAGES = frozenset(
         "/jobs/{id}/copies/{message}",
         "/jobs/{id}/export",
         "/groups/{group}/offsets/plan",
+        "/brokers",  # of a cluster: see tests/app/cluster/test_brokers_page.py
     }
 )

@@ -97,9 +97,12 @@ def test_what_an_old_leader_lost_counts_also_with_a_new_leader() -> None:
 
 
 def test_two_leaders_of_one_epoch_part_where_the_first_of_them_began() -> None:
-    one = OWN.promote(100, JournalPlace(0, 10)).history
+    """Once somebody has promoted one of them again."""
+    one = OWN.promote(100, JournalPlace(0, 10))
     other = OWN.promote(80, JournalPlace(0, 10)).history
-    start = one.start_after(other, 200, JournalPlace(0, 20))
+    start = one.promote(150, JournalPlace(0, 15)).history.start_after(
+        other, 200, JournalPlace(0, 20)
+    )
     assert start is not None
     assert start.log_end == 80
 
