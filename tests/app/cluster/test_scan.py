@@ -50,8 +50,10 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         client = ClusterClient(running.port.address)
         async with ClusterMessaging(client, clock=running.clock) as messaging:
             maker = maker_of(running, messaging)
-            host = ClusterHost(Settings(data=tmp_path / "own"), messaging, clock=running.clock)
-            search = ClusterSearch(host, messaging, cluster_administration(messaging))
+            administration = cluster_administration(messaging)
+            settings = Settings(data=tmp_path / "own")
+            host = ClusterHost(settings, messaging, administration, clock=running.clock)
+            search = ClusterSearch(host, messaging, administration)
             topic = await maker.topic(3)
             for number in range(COUNT):
                 tag = "a" if number % 3 else "b"
