@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from msgspec import Meta
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from app.capabilities import require
 from app.security.access import Principal
@@ -28,7 +28,6 @@ from app.ui.framework import pages, tables, typed_forms
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.page_request import PageRequest
-from app.ui.framework.templating import segment
 from app.ui.framework.typed_forms import Fields
 from app.ui.messages import browsing
 from app.ui.messages import query as message_query
@@ -126,8 +125,6 @@ async def show(request: PageRequest) -> Response:
     values = request.query_params
     way = typed_forms.query(values, WayFields)
     by = way.by
-    if by == "search" and _is_whole_topic(request):
-        return RedirectResponse(f"/topics/{segment(values['topic'])}/messages", status_code=302)
     since = ALL_TIME if by == "key" else message_query.SINCE_DEFAULT
     form, query = message_query.read(values, console.now_ms(), request.zone, since=since)
     form.values.update(queue=way.queue, offset=way.offset, key=way.key, id=way.id)
@@ -163,13 +160,6 @@ async def show(request: PageRequest) -> Response:
     )
     title = _("Messages")
     return await pages.respond(request, "messages.html", context, title=title)
-
-
-def _is_whole_topic(request: PageRequest) -> bool:
-    """Whether a topic is named alone, whose messages an engine shows that searches no content."""
-    values = request.query_params
-    is_alone = bool(values.get("topic")) and not values.keys() & {"by", "filter", "contains"}
-    return is_alone and not request.console.messaging.capabilities.content_search
 
 
 def _refuse_inside(form: Form, by: str, query: ScanQuery) -> None:

@@ -47,8 +47,7 @@ async def test_the_pages_of_a_topic_and_its_menu_lead_to_what_is_there(front: Fr
     assert await refused(front, pages) == set()
 
 
-async def test_the_messages_of_a_topic_are_where_they_can_be_read(front: Front) -> None:
-    answer = await front.http.get("/messages?topic=orders&since=1h", headers=HTML)
-    assert (answer.status_code, answer.headers["location"]) == (302, "/topics/orders/messages")
-    answer = await front.http.get("/messages?topic=orders&contains=x", headers=HTML)
-    assert answer.status_code == 409  # named at the form's field
+async def test_the_messages_of_a_topic_are_found(front: Front) -> None:
+    await front.http.post("/api/v1/topics/orders/messages", json={"messages": [{"body": "sold-42"}]})
+    assert "sold-42" in await front.page("/messages?topic=orders&since=1h")
+    assert "sold-42" not in await front.page("/messages?topic=orders&since=1h&contains=late")
