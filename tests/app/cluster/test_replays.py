@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from app.cluster.administration import ClusterAdministration
 from app.cluster.client import ClusterClient
 from app.cluster.messaging import ClusterMessaging
 from app.cluster.replays.copies import InDoubt, JobCopies
+from app.db.cluster_job_store import ClusterJobStore
+from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from engine.broker import NewReplay, ReplayJob, ReplayState, ReplayTo
 from engine.errors import Conflict, NotFound
@@ -149,6 +152,30 @@ async def test_copies_whose_answers_are_lost_are_sent_once(desk: Desk) -> None:
     job = await server.replays.create(desk.job())
     await server.runner.tick()
     assert (await server.replays.get(job.id)).waiting == "no answer"
+    assert (await finish(desk, server, job.id)).totals == {"sent": COUNT}
+    assert await desk.copies() == EACH_ONCE
+
+
+@pytest.mark.anyio
+async def test_outcomes_that_cannot_be_written_are_found_in_the_cluster(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = desk.server()
+    calls = 0
+    advance = ClusterJobStore.advance
+
+    def failing(store: ClusterJobStore, row: object, owner: str, values: Any, marks: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # the outcomes of the first step
+            raise DatabaseError("the database is away")
+        return advance(store, row, owner, values, marks)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ClusterJobStore, "advance", failing)
+    job = await server.replays.create(desk.job())
+    await server.runner.tick()
+    assert (await desk.copies()).total() > 0
+    assert (await server.replays.get(job.id)).examined == 0
     assert (await finish(desk, server, job.id)).totals == {"sent": COUNT}
     assert await desk.copies() == EACH_ONCE
 
