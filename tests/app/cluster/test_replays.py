@@ -23,6 +23,8 @@ from tests.app.maker import Maker
 from tests.app.test_messaging import maker_of
 from tests.remoting.port import Running, opened
 
+pytestmark = [pytest.mark.anyio, pytest.mark.databases]
+
 COUNT = 40
 
 
@@ -90,10 +92,10 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path, url: str) -> AsyncIterator[Desk]:
     async with opened(tmp_path / "data") as running:
         client = ClusterClient(running.port.address)
-        database = DatabaseWorker(f"sqlite:///{tmp_path / 'shared.db'}")
+        database = DatabaseWorker(url)
         async with ClusterMessaging(client, clock=running.clock) as messaging:
             maker = maker_of(running, messaging)
             source, target = await maker.topic(), await maker.topic()
@@ -114,7 +116,6 @@ async def finish(desk: Desk, server: ClusterAdministration, job_id: str) -> Repl
 EACH_ONCE = {f"m{number}".encode(): 1 for number in range(COUNT)}
 
 
-@pytest.mark.anyio
 async def test_a_dry_run_looks_and_its_beginning_sends_each_once(desk: Desk) -> None:
     server = desk.server()
     dry = await server.replays.create(desk.job(dry_run=True))
@@ -132,7 +133,6 @@ async def test_a_dry_run_looks_and_its_beginning_sends_each_once(desk: Desk) -> 
         await server.replays.get("none")
 
 
-@pytest.mark.anyio
 async def test_what_a_killed_server_sent_is_not_sent_again(desk: Desk) -> None:
     dying, other = desk.server(Dying), desk.server()
     job = await dying.replays.create(desk.job())
@@ -146,7 +146,6 @@ async def test_what_a_killed_server_sent_is_not_sent_again(desk: Desk) -> None:
     assert await desk.copies() == EACH_ONCE
 
 
-@pytest.mark.anyio
 async def test_copies_whose_answers_are_lost_are_sent_once(desk: Desk) -> None:
     server = desk.server(Losing)
     job = await server.replays.create(desk.job())
@@ -156,7 +155,6 @@ async def test_copies_whose_answers_are_lost_are_sent_once(desk: Desk) -> None:
     assert await desk.copies() == EACH_ONCE
 
 
-@pytest.mark.anyio
 async def test_outcomes_that_cannot_be_written_are_found_in_the_cluster(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +178,6 @@ async def test_outcomes_that_cannot_be_written_are_found_in_the_cluster(
     assert await desk.copies() == EACH_ONCE
 
 
-@pytest.mark.anyio
 async def test_a_command_of_one_server_holds_for_the_other(desk: Desk) -> None:
     one, two = desk.server(), desk.server()
     job = await one.replays.create(desk.job(rate=100.0))
