@@ -139,9 +139,13 @@ class SharedJobs:
         self, job: SharedJob, values: dict[str, Any], marks: LetterMarksRow | None
     ) -> bool:
         row = job.row
-        is_done = await self._ask(
-            lambda database: database.cluster_jobs.advance(row, self._owner, values, marks)
-        )
+        try:
+            is_done = await self._ask(
+                lambda database: database.cluster_jobs.advance(row, self._owner, values, marks)
+            )
+        except BaseException:
+            self.forget(row.id)  # what is in memory may be ahead of the row
+            raise
         if is_done:  # where somebody changed the job meanwhile, its version says so
             job.waiting = ""
             job.row = replace(row, **values, version=row.version + 1)

@@ -279,9 +279,13 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
         """A queue up to the last letter that has a number."""
         first, end = stats.min_offset, stats.max_offset
         if end > first and self._settled.get(place, -1) < end:
+            at_ms = self._catalog.now_ms() - SETTLE_MS
             with engine_errors():
-                at_ms = self._catalog.now_ms() - SETTLE_MS
-                end = min(end, max(first, await self._client.reads.offset_at(place, at_ms)))
+                at = max(first, await self._client.reads.offset_at(place, at_ms))
+                if at < end:  # brokers of 4.9 name the last message where all are older
+                    page = await self._client.reads.pull(place, at, count_max=1)
+                    at += bool(page.messages) and page.messages[0].stored_ms < at_ms
+            end = min(end, at)
             if len(self._settled) >= CUTS_MAX:
                 self._settled.clear()
             self._settled[place] = end

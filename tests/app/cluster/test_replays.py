@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from app.cluster.administration import ClusterAdministration
 from app.cluster.client import ClusterClient
 from app.cluster.messaging import ClusterMessaging
 from app.cluster.replays.copies import InDoubt, JobCopies
+from app.db.cluster_job_store import ClusterJobStore
+from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from engine.broker import NewReplay, ReplayJob, ReplayState, ReplayTo
 from engine.errors import Conflict, NotFound
@@ -19,6 +22,8 @@ from engine.message import Message
 from tests.app.maker import Maker
 from tests.app.test_messaging import maker_of
 from tests.remoting.port import Running, opened
+
+pytestmark = [pytest.mark.anyio, pytest.mark.databases]
 
 COUNT = 40
 
@@ -87,10 +92,10 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path, url: str) -> AsyncIterator[Desk]:
     async with opened(tmp_path / "data") as running:
         client = ClusterClient(running.port.address)
-        database = DatabaseWorker(f"sqlite:///{tmp_path / 'shared.db'}")
+        database = DatabaseWorker(url)
         async with ClusterMessaging(client, clock=running.clock) as messaging:
             maker = maker_of(running, messaging)
             source, target = await maker.topic(), await maker.topic()
@@ -111,7 +116,6 @@ async def finish(desk: Desk, server: ClusterAdministration, job_id: str) -> Repl
 EACH_ONCE = {f"m{number}".encode(): 1 for number in range(COUNT)}
 
 
-@pytest.mark.anyio
 async def test_a_dry_run_looks_and_its_beginning_sends_each_once(desk: Desk) -> None:
     server = desk.server()
     dry = await server.replays.create(desk.job(dry_run=True))
@@ -129,7 +133,6 @@ async def test_a_dry_run_looks_and_its_beginning_sends_each_once(desk: Desk) -> 
         await server.replays.get("none")
 
 
-@pytest.mark.anyio
 async def test_what_a_killed_server_sent_is_not_sent_again(desk: Desk) -> None:
     dying, other = desk.server(Dying), desk.server()
     job = await dying.replays.create(desk.job())
@@ -143,7 +146,6 @@ async def test_what_a_killed_server_sent_is_not_sent_again(desk: Desk) -> None:
     assert await desk.copies() == EACH_ONCE
 
 
-@pytest.mark.anyio
 async def test_copies_whose_answers_are_lost_are_sent_once(desk: Desk) -> None:
     server = desk.server(Losing)
     job = await server.replays.create(desk.job())
@@ -153,7 +155,29 @@ async def test_copies_whose_answers_are_lost_are_sent_once(desk: Desk) -> None:
     assert await desk.copies() == EACH_ONCE
 
 
-@pytest.mark.anyio
+async def test_outcomes_that_cannot_be_written_are_found_in_the_cluster(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = desk.server()
+    calls = 0
+    advance = ClusterJobStore.advance
+
+    def failing(store: ClusterJobStore, row: object, owner: str, values: Any, marks: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # the outcomes of the first step
+            raise DatabaseError("the database is away")
+        return advance(store, row, owner, values, marks)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ClusterJobStore, "advance", failing)
+    job = await server.replays.create(desk.job())
+    await server.runner.tick()
+    assert (await desk.copies()).total() > 0
+    assert (await server.replays.get(job.id)).examined == 0
+    assert (await finish(desk, server, job.id)).totals == {"sent": COUNT}
+    assert await desk.copies() == EACH_ONCE
+
+
 async def test_a_command_of_one_server_holds_for_the_other(desk: Desk) -> None:
     one, two = desk.server(), desk.server()
     job = await one.replays.create(desk.job(rate=100.0))
