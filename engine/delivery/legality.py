@@ -68,16 +68,19 @@ class Legality:
     """A check for each type of change, which raises Illegal; `ProgressStore` names them all.
 
     `find` gives the progress of a group in a queue, `retries` how many retries of a group took
-    the way through the delay levels, and how many did not.
+    the way through the delay levels, and how many did not. With `has_gap` changes before this one
+    are lost: then no cursor moves over messages that one of them may have handed out.
     """
 
     def __init__(
         self,
         find: Callable[[str, str, int], QueueProgress | None],
         retries: Callable[[str], tuple[int, int]],
+        has_gap: Callable[[], bool],
     ) -> None:
         self._find = find
         self._retries = retries
+        self._has_gap = has_gap
 
     # -- the hot ones ----------------------------------------------------------------------------
 
@@ -146,6 +149,9 @@ class Legality:
             _check_lanes(change, len(change.lanes), len(offsets) - again)
         if change.deferred:
             _check_deferred(change, cursor, offsets)
+        if self._has_gap():
+            new = (*offsets[again : again + 1], *change.deferred[:1], change.cursor)
+            _check_gap(change, cursor, min(new))
 
     # -- the others ------------------------------------------------------------------------------
 
@@ -156,6 +162,8 @@ class Legality:
             last = max(progress.slots, default=-1)
             if last >= change.cursor:
                 raise Illegal(f"{_name(change)}: offset {last} past the cursor is outstanding")
+        if progress is not None and self._has_gap():
+            _check_gap(change, progress.cursor, change.cursor)
 
     def committed(self, change: OffsetCommitted) -> None:
         self._at(change)
@@ -238,6 +246,11 @@ def _check_deferred(change: HandedOut, cursor: int, offsets: Sequence[int]) -> N
     if not set(deferred).isdisjoint(offsets):
         raise Illegal(f"{_name(change)}: what is set aside is handed out as well")
     _check_lanes(change, len(change.deferred_lanes), len(deferred))
+
+
+def _check_gap(change: QueueChange, cursor: int, begin: int) -> None:
+    if begin > cursor:
+        raise Illegal(f"{_name(change)}: a change of the offsets from {cursor} on is lost")
 
 
 def _check_again(change: HandedOut, progress: QueueProgress, offsets: Sequence[int]) -> int:

@@ -79,7 +79,7 @@ class ProgressStore:
 
     def _rules(self) -> dict[type[JournalEntry], Rule]:
         """Of each type of change: whether it can be made, and what it does."""
-        legal = Legality(self.find, self._counts_of)
+        legal = Legality(self.find, self._counts_of, lambda: self._journal.has_gap)
         return {
             CursorAdvanced: (legal.passed, self._passed),
             OffsetCommitted: (legal.committed, self._committed),

@@ -11,6 +11,7 @@ On disk, both files: frames as in `journal_frames`, the payload being the msgpac
 struct. `journal_files` decides which files count.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -38,6 +39,7 @@ from engine.store.journal_entries import (
     JournalFrame,
     Predecessor,
     RefusedFrame,
+    gaps_in,
     reason_of,
     set_aside,
 )
@@ -58,7 +60,7 @@ Flushed = Callable[[Exception | None], None]
 
 class Reread(JournalEntry, frozen=True, tag="reread", array_like=True):
     """The log was read again from `start` on: changes before this that follow from later records
-    were made anew, or never happened.
+    were made anew, or never happened. What the journal has lost lies before this, too.
     """
 
     start: int
@@ -128,6 +130,7 @@ class Journal(Service):
         # Loading found damage: gives the position from which on the log is read again for it.
         self.distrust: Callable[[], int] = lambda: self.trusted
         self.is_damaged = False
+        self.has_gap = False  # what a start applies now lies behind changes that are lost
         self._applied = 0  # entries, when the journal was loaded
         self._has_left_out = False  # entries that follow from records which are lost
         self._has_refused = False  # what is set aside or stepped over is not in the next snapshot
@@ -184,7 +187,7 @@ class Journal(Service):
         applied = self._apply(contents.frames)
         self._sync_before(contents.number)
         self._open(contents.number)
-        if self._has_left_out and not self.is_copy:
+        if (self._has_left_out or contents.is_damaged) and not self.is_copy:
             self.append(Reread(self.trusted), is_owed=True)  # else a full disk would stop the start
         return applied
 
@@ -486,34 +489,44 @@ class Journal(Service):
     def examine(self, frames: Sequence[JournalFrame]) -> list[RefusedFrame]:
         """Apply to the parts what counts and can be applied; what cannot. Touches no file."""
         owners, refused = self._owners, list[RefusedFrame]()
-        self._applied = 0
-        for each, entry in self._counting(frames, refused):
+        gaps, self._applied = deque(gaps_in(frames)), 0
+        for number, entry in self._counting(frames, refused):
+            while gaps and gaps[0] <= number:
+                gaps.popleft()
+                self.has_gap = True
+            if isinstance(entry, Reread):  # by a start that knew of the gap
+                self.has_gap = False
+                continue
             try:
                 self._checks[type(entry)](entry)
             except Illegal as error:
-                refused.append(RefusedFrame(each, reason_of(error)))
+                refused.append(RefusedFrame(frames[number], reason_of(error)))
             else:
                 owners[type(entry)](entry)
                 self._applied += 1
+        self.has_gap = False
         return sorted(refused, key=lambda each: (each.frame.file, each.frame.at))
 
     def _counting(
         self, frames: Sequence[JournalFrame], refused: list[RefusedFrame]
-    ) -> Iterable[tuple[JournalFrame, JournalEntry]]:
-        """The entries that count, in order; what cannot be read is added to `refused`."""
+    ) -> Iterable[tuple[int, JournalEntry]]:
+        """The entries that count, in order, with the numbers of their frames, and each `Reread`.
+
+        What cannot be read is added to `refused`.
+        """
         read = self._read
-        counting: list[tuple[JournalFrame, JournalEntry]] = []
+        counting: list[tuple[int, JournalEntry]] = []
         trusted = self.trusted
-        for each in reversed(frames):
+        for number in reversed(range(len(frames))):
             try:
-                entry = read(each.payload)
+                entry = read(frames[number].payload)
             except Illegal as error:
-                refused.append(RefusedFrame(each, reason_of(error)))
+                refused.append(RefusedFrame(frames[number], reason_of(error)))
                 continue
             if isinstance(entry, Reread):
                 trusted = min(trusted, entry.start)
-            elif entry.follows <= trusted:
-                counting.append((each, entry))
+            if entry.follows <= trusted:
+                counting.append((number, entry))
             else:
                 self._has_left_out = True
         return reversed(counting)

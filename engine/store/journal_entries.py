@@ -6,7 +6,7 @@ applied all the same was written by another version, or by a mistake of ours. It
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple, Union
 from zlib import crc32
@@ -60,6 +60,15 @@ class RefusedFrame(NamedTuple):
 
     frame: JournalFrame
     reason: str
+
+
+def gaps_in(frames: Sequence[JournalFrame]) -> Iterator[int]:
+    """The number of each frame that has none right before it in its file."""
+    file, end = "", 0
+    for number, each in enumerate(frames):
+        if each.at != (end if each.file == file else 0):
+            yield number
+        file, end = each.file, each.end
 
 
 class EntryReader:

@@ -36,6 +36,7 @@ WORLDS: dict[str, Callable[[int], World]] = {
     "power": lambda seed: BrokerWorld(seed, power=True),
     "journal": JournalWorld,
     "standby": StandbyWorld,
+    "standby-power": lambda seed: StandbyWorld(seed, power=True),
 }
 
 

@@ -74,7 +74,7 @@ def test_what_is_stepped_over_stays_where_it_is(root: Path) -> None:
     flip(journal(root), ends[0] + 10)
     damaged = journal(root).read_bytes()
     Part(OsFiles(), root)
-    assert journal(root).read_bytes() == damaged
+    assert journal(root).read_bytes().startswith(damaged), "what a start adds comes behind it"
 
 
 def test_the_last_change_after_an_unclean_stop_is_cut_off_kept_and_told(root: Path) -> None:
