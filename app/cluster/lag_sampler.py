@@ -49,12 +49,14 @@ class ClusterLagSampler:
                 rest_s = (time.monotonic() - began_s) * (1 / SHARE_MAX - 1)
             except EngineError as error:
                 log.debug("no sample of lag was taken: %s", error.detail)
+            except Exception:  # the next round may go well
+                log.exception("no sample of lag was taken")
             # A round that came too late moves those behind it.
             due_s = max(due_s + self._lags.wait_s(rows), time.monotonic() + rest_s)
             await asyncio.sleep(due_s - time.monotonic())
 
     async def sample(self) -> int:
-        """Keep one round, unless there are no rows; their count. Busy while a broker is away."""
+        """Keep a round if it has any rows, and return their count. Busy while a broker is away."""
         lags, administration = self._lags, self._administration
         builder = lags.begin_round(self._clock.now_ms())
         for group in (await administration.groups())[:GROUPS_MAX]:

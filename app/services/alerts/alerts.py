@@ -200,7 +200,11 @@ class Alerts:
             if not status.rule.is_enabled:
                 await self._switch_off(status)
                 continue
-            readings = await self._readings.read(status.rule, lags)
+            try:
+                readings = await self._readings.read(status.rule, lags)
+            except Busy as error:  # a cluster is away: nothing is known, and nothing resolved
+                subjects = status.by_subject or ("",)
+                readings = [Reading(each, None, None, error.detail) for each in subjects]
             now_ms = self._clock.now_ms()
             states = sum(len(each.by_subject) for each in self._statuses.values())
             # On a thread, since thousands of groups may fire at once; the lock keeps changes out.

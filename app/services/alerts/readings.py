@@ -14,7 +14,7 @@ from app.services.alerts.rules import is_exact, matches
 from app.services.reports.reports import Reports
 from engine.broker import GroupLag, TopicStats
 from engine.clock import Clock
-from engine.errors import EngineError, GroupNotFound
+from engine.errors import Busy, EngineError, GroupNotFound
 from kitemq.model.alerts import RuleKind
 
 
@@ -30,7 +30,10 @@ class Readings:
         self._reports = reports
 
     async def read(self, rule: RuleRow, lags: dict[str, GroupLag | None]) -> list[Reading]:
-        """The rule's readings; `lags` caches the lags of rules read before it."""
+        """The rule's readings; `lags` caches the lags of rules read before it.
+
+        Raises Busy while the engine does not answer.
+        """
         kind = RuleKind(rule.kind)
         if kind is RuleKind.DISK:
             return [await self._disk(rule)]
@@ -74,6 +77,8 @@ class Readings:
     async def _lag_of(self, group: str) -> GroupLag | None:
         try:
             return await self._administration.lag(group)
+        except Busy:
+            raise
         except EngineError:
             return None  # deleted since the names were listed
 
@@ -131,6 +136,8 @@ class Readings:
     async def _stats_of(self, topic: str) -> TopicStats | None:
         try:
             return await self._administration.topic_stats(topic)
+        except Busy:
+            raise
         except EngineError:
             return None
 
