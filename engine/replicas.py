@@ -50,6 +50,11 @@ class Replicas(Service):
         """One that was in step is gone. Those that wait go on: it may come back in time."""
         self._in_step -= 1
 
+    @property
+    def has_standby(self) -> bool:
+        """Whether one is in step just now."""
+        return self._in_step > 0
+
     def level(self) -> Durability:
         """What a send that asks for `replicated` can have now; Busy where it is refused."""
         if self._in_step:

@@ -23,9 +23,12 @@ from protocol.remoting.frames import Command
 ATTEMPTS = 3
 BATCH_MAX = 1024
 GROUP = "kitemq"
-SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 11, 12
 # Stored, but not as safely as the broker is set up for.
-STORED = (ResponseCode.FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT)
+STORED = (
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+)
 # Another broker may take it.
 ELSEWHERE = frozenset(
     {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, answer_of
 from app.remoting.plain_headers import PlainSend
-from app.remoting.sending import batch_id, messages_of, stored_fields
+from app.remoting.sending import batch_id, messages_of, stored_code, stored_fields
 from app.send_batcher import BatchSlice
 from engine.message import Message
 from engine.message_columns import SHARED, BatchColumns, ColumnsResult, MessageColumns
@@ -154,8 +154,9 @@ class ColumnSends:
             [call] = self._calls()
             self._connection.answer(call, self._answer_of_batch(call, part))
             return
-        backend.count(run.code, ResponseCode.SUCCESS, len(run.frames))
-        template = _answer_template(self._offset_id_prefix(), run.queue)
+        code = stored_code(backend, run.topic, part.durability)
+        backend.count(run.code, code, len(run.frames))
+        template = _answer_template(code, self._offset_id_prefix(), run.queue)
         answers: list[bytes] = []
         ids = self._columns.own_ids()
         for send, *place in zip(run.sends, part.positions, part.offsets, ids, strict=True):
@@ -171,7 +172,8 @@ class ColumnSends:
         offset_ids = ",".join([f"{prefix}{position:016X}" for position in part.positions])
         message_id = batch_id(call.text("properties", "")) or self._columns.message_ids(1)[0]
         return ErrorResponse(
-            fields=stored_fields(offset_ids, run.queue, str(part.offsets[0]), message_id)
+            stored_code(self._backend, run.topic, part.durability),
+            stored_fields(offset_ids, run.queue, str(part.offsets[0]), message_id),
         )
 
     def _offset_id_prefix(self) -> str:
@@ -179,10 +181,10 @@ class ColumnSends:
 
 
 @lru_cache(maxsize=1024)
-def _answer_template(offset_id_prefix: str, queue: int) -> bytes:
+def _answer_template(code: ResponseCode, offset_id_prefix: str, queue: int) -> bytes:
     """The header of an answer, with places for its number, position, offset and message id."""
     fields = stored_fields(f"{offset_id_prefix}<position>", queue, "<offset>", "<id>")
-    frame = encode(Command(ResponseCode.SUCCESS, SENT_OPAQUE, Flag.RESPONSE, fields))
+    frame = encode(Command(code, SENT_OPAQUE, Flag.RESPONSE, fields))
     header = frame[LENGTHS.size :].replace(b"%", b"%%").replace(b"%d" % SENT_OPAQUE, b"%d")
     places = {b"<position>": b"%016X", b"<offset>": b"%d", b"<id>": b"%s"}
     for mark, place in places.items():

@@ -114,7 +114,22 @@ def _stored(backend: "RemotingBackend", call: RemotingCall, part: BatchSlice) ->
     )
     if handle := recall_handle(backend, call.fields["topic"], first):
         fields["recallHandle"] = handle
-    return ErrorResponse(fields=fields)
+    waits = any(each.properties.get(WAIT) != "false" for each in part.messages)
+    level = part.durability if waits else Durability.REPLICATED  # nobody asked
+    return ErrorResponse(stored_code(backend, call.fields["topic"], level), fields)
+
+
+def stored_code(backend: "RemotingBackend", topic: str, level: Durability) -> ResponseCode:
+    """Whether a message that is stored has its topic's durability, as clients read it (SendStatus).
+
+    It has not where `replicated_fallback` gave it less; what a disk did not flush is refused.
+    """
+    broker = backend.broker
+    if level != Durability.FLUSHED or broker.durability_of(topic) != Durability.REPLICATED:
+        return ResponseCode.SUCCESS
+    if broker.replicas.has_standby:
+        return ResponseCode.FLUSH_SLAVE_TIMEOUT
+    return ResponseCode.SLAVE_NOT_AVAILABLE
 
 
 def stored_fields(

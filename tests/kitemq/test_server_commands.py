@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kitemq import Client
+from kitemq.cli import main
 from tests.kitemq.test_cli import OK, REFUSED, documents, inside
 from tests.live import LiveServer
 
@@ -35,6 +36,22 @@ def test_checks_are_printed_and_a_sound_server_ends_with_0(
     found = {row["code"]: row["outcome"] for row in documents(out)}
     assert found["database"] == found["engine"] == "ok"
     assert code == OK
+
+
+def test_brokers_are_those_of_a_cluster(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The embedded engine is one; `tests/rocketmq/test_serve.py` has Apache's."""
+    code, __, err = inside(server, capsys, "server", "brokers")
+    assert code == REFUSED
+    assert "not_supported" in err
+
+
+def test_the_help_of_serve_has_an_example_before_a_cluster(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["serve", "--help"]) == OK
+    assert "kitemq serve --rocketmq" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_bundle_becomes_a_file_and_replaces_none_unasked(

@@ -3,6 +3,7 @@
 Its REST, its WebSocket and the SDK on top of them; and a broker that is killed meanwhile.
 """
 
+import html
 import json
 import sys
 import urllib.error
@@ -160,6 +161,52 @@ def test_what_the_cluster_cannot_do_is_refused_by_its_name(server: Gateway, topi
         assert (status, answer["code"]) == (409, "not_supported"), path
     assert server.api("GET", "/system")["data_mark"] == ""
     assert not server.api("GET", "/system")["capabilities"]["log_figures"]
+
+
+def page(server: Gateway, path: str) -> str:
+    request = urllib.request.Request(server.url + path, headers={"Accept": "text/html"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return html.unescape(answer.read().decode())
+
+
+def test_lists_and_the_page_of_brokers_say_who_is_away(
+    server: Gateway, cluster: ApacheCluster, topic: str, group: str
+) -> None:
+    server.api("POST", f"/topics/{topic}/messages", {"messages": [{"body": "m"}] * 8})
+    server.api("POST", "/groups", {"name": group})
+    for queue in range(4):
+        where = {"topic": topic, "queue": queue, "offset": "0"}
+        server.api("PUT", f"/groups/{group}/offsets", where)
+    brokers = server.api("GET", "/brokers")["items"]
+    assert [(each["name"], each["place"]) for each in brokers] == [("a", 0), ("b", 1)]
+    assert all(each["reachable"] and each["disk_ratio"] is not None for each in brokers)
+    assert sum(each["stored_today"] for each in brokers) >= 8
+    assert brokers[0]["members"][0]["version"].startswith("5.")
+
+    def of(name: str) -> Any:
+        return next(each for each in server.api("GET", "/brokers")["items"] if each["name"] == name)
+
+    def status() -> Any:
+        items = server.api("GET", f"/groups?q={group}")["items"]
+        return items[0]["unknown"]
+
+    cluster.kill("b")
+    try:
+        until(lambda: not of("b")["reachable"], limit_s=LIMIT_S)
+        assert of("a")["reachable"]
+        assert of("b")["members"][0]["away_since_ms"]
+        until(lambda: status() == "broker b is away", limit_s=LIMIT_S)
+        for path in ("/topics", "/groups", "/dlq", "/", "/clients", "/brokers", "/search?q=top"):
+            assert "<h1" in page(server, path)
+        assert "Some figures are unknown: broker b is away." in page(server, f"/topics?q={topic}")
+        assert topic in [each["name"] for each in server.api("GET", f"/topics?q={topic}")["items"]]
+        request = urllib.request.Request(server.url + "/metrics")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert topic not in answer.read().decode()
+    finally:
+        cluster.restart("b")
+    until(lambda: of("b")["reachable"] and not status(), limit_s=LIMIT_S)
+    until(lambda: server.ask("GET", "/readyz")[1]["warnings"] == {}, limit_s=LIMIT_S)
 
 
 def test_nothing_accepted_is_missing_though_a_broker_is_killed(
