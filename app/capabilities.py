@@ -66,6 +66,14 @@ LACKS = {
         "sets retries, order and a pause of a group, and no more",
         "leave it out, or set it in the consumers",
     ),
+    "offset_resets": Lack("moves no group by a reset", "commit the offsets of its queues"),
+    "request_replies": Lack(
+        "sends no requests that wait for a reply", "send a message, and receive its answer"
+    ),
+    "inflight_figures": Lack(
+        "does not tell how much is with consumers", "see the group's lag, and its brokers' figures"
+    ),
+    "key_pages": Lack("pages through no messages of a key", "narrow the time"),
 }
 
 

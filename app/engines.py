@@ -49,6 +49,7 @@ def _cluster(settings: Settings, clock: Clock) -> Engine:
         auto_create=settings.auto_create_topics,
         default_queues=settings.default_queues,
         clock=clock,
+        folder=settings.data,
     )
     host = ClusterHost(settings, messaging, clock=clock)
     administration = ClusterAdministration(messaging.catalog)

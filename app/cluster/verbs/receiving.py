@@ -2,7 +2,8 @@
 
 A receipt holds all that a broker needs, so that any process can settle what another delivered. What
 `extend` changes is the broker's receipt: the new one is remembered here under the old, of the last
-EXTENDED_MAX. A message that used up its attempts goes to the dead letters of its group, as Apache's
+EXTENDED_MAX; and that of the last ACKED_MAX that were acknowledged here, which another process does
+not know. A message that used up its attempts goes to the dead letters of its group, as Apache's
 proxy does it: at its last nack, or when it would be delivered once more.
 """
 
@@ -41,15 +42,18 @@ from engine.broker import (
     Nack,
     Receipt,
     Receipts,
+    paused_error,
 )
 from engine.errors import EngineError, Forbidden, Invalid
 from engine.message import RETRY_TOPIC, StoredMessage
 from protocol.remoting.codes import ResponseCode
 
 COUNT_MAX = 1024
+BYTES_MAX = 4 * 1024 * 1024  # of bodies, after which a receive asks for no more
 INVISIBLE_S = (0.01, 12 * 3600.0)
 RECEIPTS_MAX = 4096
 EXTENDED_MAX = 100_000
+ACKED_MAX = 10_000
 TOPICS_MAX = 64
 RELEASE_S = 0.01
 # RocketMQ's delay levels, in seconds, from level 1 on; a first failure waits for level 3.
@@ -74,7 +78,9 @@ class ClusterReceiveVerbs(ClusterPart):
     def __init__(self, catalog: ClusterCatalog, waits: ClusterWaits) -> None:
         self._catalog, self._waits = catalog, waits
         self._dead_letters = ClusterDeadLetters(catalog)
-        self._extended: OrderedDict[Receipt, Receipt] = OrderedDict()
+        # By group, too: receipts of two groups may be equal.
+        self._extended: OrderedDict[tuple[str, Receipt], Receipt] = OrderedDict()
+        self._acked: OrderedDict[tuple[str, Receipt], None] = OrderedDict()
         self._turns = count()
 
     async def receive(
@@ -140,7 +146,7 @@ class ClusterReceiveVerbs(ClusterPart):
     # -- settling -------------------------------------------------------------------------------
 
     async def ack(self, group: str, receipts: Receipts) -> list[AckResult]:
-        """Mark messages as done; a cluster does not say that one was done before."""
+        """Mark messages as done; that one was done before is known of the last ACKED_MAX."""
         await self._check_receipts(group, receipts)
         return await all_of(
             self._ack(group, each, f"receipts[{index}]") for index, each in enumerate(receipts)
@@ -248,9 +254,10 @@ class ClusterReceiveVerbs(ClusterPart):
         """What there is now; with none, why a broker gave nothing."""
         deliveries: list[Delivery] = []
         failure: ClusterError | None = None
+        size_bytes = 0
         for target in targets:
             is_more = True
-            while is_more and len(deliveries) < count_max:
+            while is_more and len(deliveries) < count_max and size_bytes < BYTES_MAX:
                 want = min(count_max - len(deliveries), RECEIVE_MAX)
                 try:
                     popped, missed = await self._client.deliveries.pop_some(
@@ -260,11 +267,12 @@ class ClusterReceiveVerbs(ClusterPart):
                     if deliveries:
                         return deliveries, None  # what is delivered already must reach its client
                     if not _is_group_missing(error):
-                        raise as_engine_error(error) from error
+                        raise await self._refusal(group.name, error) from error
                     await self._catalog.spread_group(group.name)
                     break
                 failure = missed or failure
                 is_more = len(popped) == want
+                size_bytes += sum(len(each.message.record.body) for each in popped)
                 fit = await all_of(self._delivery(group, target, each) for each in popped)
                 deliveries += [each for each in fit if each is not None]
         return deliveries, failure
@@ -286,6 +294,15 @@ class ClusterReceiveVerbs(ClusterPart):
         with engine_errors():
             await self._client.deliveries.ack(group.name, topic, delivery.receipt)
         return None
+
+    async def _refusal(self, group: str, error: ClusterError) -> EngineError:
+        """Why a broker delivers nothing; Paused where the group is."""
+        if isinstance(error, ClusterRefused) and error.answer == ResponseCode.NO_PERMISSION:
+            self._catalog.forget_group(group)
+            config = await self._catalog.group(group)
+            if not config.consume_enabled:
+                return paused_error(config, "")
+        return as_engine_error(error)
 
     def _receive_wait(
         self, group: str, topics: Mapping[str, str], queue: int | None
@@ -311,6 +328,8 @@ class ClusterReceiveVerbs(ClusterPart):
         return await self._client.deliveries.notice(requests, WAIT_S_MAX)
 
     async def _ack(self, group: str, receipt: Receipt, field: str) -> AckResult:
+        if (group, receipt) in self._acked:
+            return AckResult.ALREADY
         pop = self._pop_text(group, receipt, field)
         if pop is None:
             return STALE
@@ -318,7 +337,10 @@ class ClusterReceiveVerbs(ClusterPart):
             await self._client.deliveries.ack(group, pop.topic, pop.text)
         except ClusterError as error:
             return _stale_or_raise(error)
-        self._extended.pop(receipt, None)
+        self._extended.pop((group, receipt), None)
+        self._acked[group, receipt] = None
+        if len(self._acked) > ACKED_MAX:
+            self._acked.popitem(last=False)
         return DONE
 
     async def _nack(self, group: GroupConfig, nack: Nack, field: str, client: str) -> AckResult:
@@ -349,8 +371,8 @@ class ClusterReceiveVerbs(ClusterPart):
         if changed is None:
             return ExtendResult(STALE, 0)
         renewed, until_ms = changed
-        self._extended[receipt] = renewed
-        self._extended.move_to_end(receipt)
+        self._extended[group, receipt] = renewed
+        self._extended.move_to_end((group, receipt))
         if len(self._extended) > EXTENDED_MAX:
             self._extended.popitem(last=False)
         return ExtendResult(DONE, until_ms)
@@ -370,12 +392,12 @@ class ClusterReceiveVerbs(ClusterPart):
         except ClusterError as error:
             _stale_or_raise(error)
             return None
-        self._extended.pop(receipt, None)
+        self._extended.pop((group, receipt), None)
         return changed
 
     def _pop_text(self, group: str, receipt: Receipt, field: str) -> PopText | None:
         """The broker's receipt; None once its invisible time is over."""
-        current = self._extended.get(receipt, receipt)
+        current = self._extended.get((group, receipt), receipt)
         now_ms = self._catalog.now_ms()
         pop = pop_text(group, current, self._numbers, now_ms, field)
         return pop if pop.until_ms > now_ms else None
