@@ -74,6 +74,14 @@ LACKS = {
         "leave it out, or set it in the consumers",
     ),
     "brokers": Lack("is one broker, itself", "see its own figures, of the page Engine"),
+    "offset_resets": Lack("moves no group by a reset", "commit the offsets of its queues"),
+    "request_replies": Lack(
+        "sends no requests that wait for a reply", "send a message, and receive its answer"
+    ),
+    "inflight_figures": Lack(
+        "does not tell how much is with consumers", "see the group's lag, and its brokers' figures"
+    ),
+    "key_pages": Lack("pages through no messages of a key", "narrow the time"),
 }
 
 

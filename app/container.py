@@ -241,7 +241,7 @@ class Services:
         self.requests = Requests(host, self.messaging)
         self.scheduled = ScheduledMessages(self.messaging, self.audit)
         self.transactions = Transactions(
-            host, self.messaging, self.audit, self.targets, document=self._check_document
+            self.messaging, self.audit, self.targets, document=self._check_document
         )
 
     @asynccontextmanager

@@ -17,6 +17,8 @@ from app.tasks import settle
 from engine.broker import (
     Asker,
     Broker,
+    Callback,
+    CallbackTable,
     Decider,
     Delivery,
     Members,
@@ -54,6 +56,16 @@ class EngineTransactions(HostVerbs, TransactionVerbs):
     @property
     def askers(self) -> list[Asker]:
         return self._engine.askers
+
+    @property
+    def callbacks(self) -> CallbackTable:
+        return self._engine.callbacks
+
+    async def set_callback(self, callback: Callback) -> Callback:
+        return self._engine.callbacks.set(callback)
+
+    async def delete_callback(self, group: str) -> None:
+        self._engine.callbacks.delete(group)
 
     async def decide(
         self,

@@ -62,6 +62,7 @@ def _cluster(settings: Settings, clock: Clock, database: DatabaseWorker) -> Engi
         auto_create=settings.auto_create_topics,
         default_queues=settings.default_queues,
         clock=clock,
+        folder=settings.data,
     )
     administration = ClusterAdministration(messaging.catalog, database, clock)
     host = ClusterHost(settings, messaging, administration, clock=clock)

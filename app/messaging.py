@@ -17,6 +17,8 @@ from app.send_batcher import BatchSlice, ColumnsDone, Done, LoneSends
 from engine.broker import (
     Asker,
     Broker,
+    Callback,
+    CallbackTable,
     Decider,
     Delivery,
     LongPoll,
@@ -92,6 +94,19 @@ class TransactionVerbs(VerbSet[TransactionSubsystem]):
         by: Decider = Decider.PRODUCER,
     ) -> Transaction:
         """As the engine's `decide`; returns once that has its topic's durability."""
+
+    @property
+    @abstractmethod
+    def callbacks(self) -> CallbackTable:
+        """The callbacks of producer groups, with their secrets."""
+
+    @abstractmethod
+    async def set_callback(self, callback: Callback) -> Callback:
+        """Register one, in the place of an older one; Invalid, Busy, DiskFull."""
+
+    @abstractmethod
+    async def delete_callback(self, group: str) -> None:
+        """Call a group no more; GroupNotFound where it has no callback."""
 
     resume = verb(TransactionSubsystem.resume)
     get = verb(TransactionSubsystem.get)

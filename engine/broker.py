@@ -30,6 +30,7 @@ from engine.delivery.members import MemberConnection, Members
 from engine.delivery.policy import Exponential, Ladder, RetryPolicy, Steps
 from engine.delivery.pull import PullAnswer, PullResult, PullStatus
 from engine.delivery.rebalance import Strategy
+from engine.delivery.receive_targets import paused_error
 from engine.delivery.reset_plan import (
     OffsetsMoved,
     QueueMove,
@@ -161,7 +162,8 @@ from engine.trace.journey import (
 )
 from engine.trace.traces import Traces, TraceStatus, journey_of
 from engine.txn.check import Asker, TransactionCheck
-from engine.txn.producers import Callback, Callbacks
+from engine.txn.half_messages import check_transaction_topic
+from engine.txn.producers import Callback, CallbackTable
 from engine.txn.resolve import Decider, TransactionDecision
 from engine.txn.transactions import (
     Transaction,
@@ -194,7 +196,7 @@ __all__ = [
     "Broker",
     "BrokerMetrics",
     "Callback",
-    "Callbacks",
+    "CallbackTable",
     "CheckedReason",
     "ClientReport",
     "DeadLetter",
@@ -329,6 +331,7 @@ __all__ = [
     "check_deletable",
     "check_group",
     "check_topic",
+    "check_transaction_topic",
     "client_traces_of",
     "dead_letter_of",
     "error_class_of",
@@ -340,6 +343,7 @@ __all__ = [
     "journey_of",
     "origin_of",
     "parse_filter",
+    "paused_error",
     "tag_hash",
     "topic_exists",
     "total",

@@ -14,7 +14,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from tests import shared_work
+from tests import makers, shared_work
 from tests.app.ui import page_context
 
 LATE = ("spark", "browser")
@@ -52,14 +52,34 @@ page_context.install()
 shared_work.install()
 
 
+@pytest.fixture(scope="session")
+def maker_name(request: pytest.FixtureRequest) -> str:
+    """What stands behind the servers of a test: `makers` says more."""
+    return str(getattr(request, "param", makers.EMBEDDED))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What is marked `makers` runs before each maker of the verbs."""
+    makers.parametrize(metafunc)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """How many tests ran before each maker, and what was left out."""
+    for line in makers.summary(config):
+        terminalreporter.write_line(line)
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Browser tests after all others, and before them those that share one Spark session.
 
     Of each of these kinds what is LONG comes first.
     Whatever asks for the browser is a browser test, marked as such or not. What lies in WIDE is
     marked `wide`.
     """
+    makers.leave_out(config, items)
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")

@@ -12,20 +12,29 @@ from app.main import Application, create_app
 from app.network.websocket_protocol import BoundedWebSocketProtocol, with_budget
 from app.settings import Settings
 from bench.process import free_port
+from tests import stand_in
+from tests.makers import CLUSTER, EMBEDDED
 
 START_TIMEOUT_S = 60.0
 
 
 class LiveServer:
-    """Starts, stops and starts again on the same port and data."""
+    """Starts, stops and starts again on the same port and data; a cluster stays meanwhile."""
 
-    def __init__(self, data: Path, **changes: Any) -> None:
+    def __init__(self, data: Path, maker_name: str = EMBEDDED, **changes: Any) -> None:
         # Whatever is measured or looked at, no report may begin beside it by itself.
         changes = {"report_schedules": False} | changes
+        self._cluster: stand_in.LiveStandIn | None = None
+        if maker_name == CLUSTER:
+            changes, engine_changes = stand_in.apart(changes)
+            self._cluster = stand_in.LiveStandIn(stand_in.place_of(data), **engine_changes)
+            self._cluster.start()
+            changes["rocketmq"] = self._cluster.address
         self._settings = Settings(data=data, disk_free_min_bytes=0, **changes)
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self.port = 0
+        self.suffix = ""
         self.app: Application | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
 
@@ -46,7 +55,8 @@ class LiveServer:
         listener.bind(("127.0.0.1", self.port or free_port()))
         listener.listen(128)
         self.port = listener.getsockname()[1]
-        app = self.app = create_app(self._settings)
+        application_of = stand_in.application_of if self._settings.rocketmq else create_app
+        app = self.app = application_of(self._settings)
         config = uvicorn.Config(
             app,
             ws=with_budget(BoundedWebSocketProtocol, app.services.request_limits.budget),
@@ -70,17 +80,33 @@ class LiveServer:
             assert not self._thread.is_alive(), "the server did not stop"
             self._server = None
 
+    def named(self, name: str) -> str:
+        """A topic or group of a test by its short name: another where tests share a cluster."""
+        return f"{name}{self.suffix}"
+
+    def close(self) -> None:
+        """Stop for good, and what stands in a cluster's place."""
+        try:
+            self.stop()
+        finally:
+            if self._cluster is not None:
+                self._cluster.stop()
+
     def call(self, work: Any) -> Any:
-        """Run a function on the server's thread, which owns the engine; its result."""
-        assert self.loop is not None
+        """Run a function on the thread that owns the engine; its result."""
+        loop = self._cluster.loop if self._cluster else self.loop
+        assert loop is not None
 
         async def run() -> Any:
             return work()
 
-        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(run(), loop).result(10)
 
     @property
     def broker(self) -> Any:
+        """The engine that has the messages: its own, or that in the cluster's place."""
+        if self._cluster is not None:
+            return self._cluster.broker
         assert self.app is not None
         return self.app.services.host.broker
 

@@ -4,13 +4,15 @@ Answers are kept for KEPT_S, at most ENTRIES_MAX of a kind; topics and groups ar
 first use where that is allowed.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, Generic, TypeVar
 
-from app.capabilities import EMBEDDED
+import msgspec
+
 from app.cluster.client import ClusterClient
 from app.cluster.engine_errors import engine_errors
 from app.cluster.errors import ClusterUnreachable
@@ -32,8 +34,32 @@ T = TypeVar("T")
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
     "reset_history", "purges", "traffic_figures", "log_figures", "trace_reports",
-    "transaction_callbacks",
 )  # fmt: skip
+# Of a cluster whose brokers are set up for exact times and for filters by property.
+CLUSTER = Capabilities(
+    exact_timers=True,
+    timer_changes=False,
+    message_acks=True,
+    sql_filters=True,
+    transaction_queries=False,
+    transaction_callbacks=True,
+    dead_letter_replays=True,
+    dismissals=True,
+    journeys=True,
+    content_search=True,
+    lag_history=True,
+    reports=True,
+    brokers=True,
+    uncounted_releases=False,
+    member_shares=False,
+    topic_overrides=False,
+    group_policies=False,
+    offset_resets=False,
+    request_replies=False,
+    inflight_figures=False,
+    key_pages=False,
+    **dict.fromkeys(OF_THE_ENGINE, False),
+)
 
 
 class NamedCache(Generic[K, T]):
@@ -76,13 +102,14 @@ class ClusterCatalog:
         self.client = client
         self.now_ms = clock.now_ms
         self.numbers = QueueNumbers([])
-        self.capabilities = EMBEDDED
+        self.capabilities = CLUSTER  # until the brokers say what they can do
         self._order = order
         self._auto_create = auto_create
         self._default_queues = default_queues
         self._topics = NamedCache(self._read_topic)
         self._groups = NamedCache(self._read_group)
         self._settings = NamedCache(client.settings)
+        self._creating: dict[str, asyncio.Lock] = {}
         self._homes: dict[str, dict[str, int]] = {}  # queues for writing, by topic and broker
 
     async def start(self) -> None:
@@ -91,24 +118,10 @@ class ClusterCatalog:
             self.numbers, _ = await queue_numbers(self.client, self._order)
             brokers = await self.client.masters()
             settings = [await self._settings.get(each) for each in brokers]
-        self.capabilities = Capabilities(
+        self.capabilities = msgspec.structs.replace(
+            CLUSTER,
             exact_timers=all(each.get("timerWheelEnable") == "true" for each in settings),
-            timer_changes=False,
-            message_acks=True,
             sql_filters=all(each.get("enablePropertyFilter") == "true" for each in settings),
-            transaction_queries=False,
-            dead_letter_replays=True,
-            dismissals=True,
-            journeys=True,
-            content_search=True,
-            uncounted_releases=False,
-            lag_history=True,
-            reports=True,
-            member_shares=False,
-            topic_overrides=False,
-            group_policies=False,
-            brokers=True,
-            **dict.fromkeys(OF_THE_ENGINE, False),
         )
 
     # -- topics ---------------------------------------------------------------------------------
@@ -126,11 +139,13 @@ class ClusterCatalog:
         kind = await self._topics.get(name)
         return self.topic_of(name, kind, route)
 
-    def topic_of(self, name: str, kind: TopicType, route: TopicRoute) -> TopicConfig:
-        """A topic by what each broker has of it."""
+    def topic_of(self, name: str, kind: str, route: TopicRoute) -> TopicConfig:
+        """A topic by what each broker has of it; one without a message type takes any message."""
         reads, writes = self.numbers.counts(route)
         permission = reduce(or_, (each.perm for each in route.queue_datas), 0)
-        return TopicConfig(name, kind, reads, writes, permission & 6)
+        return TopicConfig(
+            name, topic_type(kind), reads, writes, permission & 6, is_automatic=not kind
+        )
 
     def write_numbers(self, topic: str, route: TopicRoute) -> list[int]:
         """The numbers of the queues that a message group may go to.
@@ -168,9 +183,15 @@ class ClusterCatalog:
         except TopicNotFound:
             if not self._auto_create:
                 raise
-        share = queues or self.numbers.share(self._default_queues)
-        with engine_errors("topic"):
-            await self.client.topics.create(name, share)
+        async with self._creating.setdefault(name, asyncio.Lock()):
+            try:
+                return await self.topic(name)  # who came first has created it
+            except TopicNotFound:
+                pass
+            share = queues or self.numbers.share(self._default_queues)
+            with engine_errors("topic"):
+                await self.client.topics.create(name, share, kind="")
+        self._creating.pop(name, None)
         return await self.topic(name)
 
     # -- groups ---------------------------------------------------------------------------------
@@ -223,10 +244,9 @@ class ClusterCatalog:
         order = list(Durability)
         return min(levels, key=order.index, default=Durability.STORED)
 
-    async def _read_topic(self, name: str) -> TopicType:
+    async def _read_topic(self, name: str) -> str:
         with engine_errors("topic"):
-            kind = await self.client.topics.kind(name)
-        return topic_type(kind)
+            return await self.client.topics.kind(name)
 
     async def _read_group(self, name: str) -> GroupConfig:
         with engine_errors("group"):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Generic, TypeVar
 
-from app.cluster.catalog import ClusterCatalog, group_config, topic_type
+from app.cluster.catalog import ClusterCatalog, group_config
 from app.cluster.engine_errors import engine_errors
 from app.cluster.errors import ClusterUnreachable, broker_away
 from app.cluster.groups import ClusterGroup, GroupOffsets
@@ -157,7 +157,7 @@ class ClusterCensus:
                 parts.setdefault(name, []).append(each.on(broker))
                 kinds[name] = kinds.get(name) or each.kind
         return [
-            self._catalog.topic_of(name, topic_type(kinds[name]), TopicRoute(parts[name]))
+            self._catalog.topic_of(name, kinds[name], TopicRoute(parts[name]))
             for name in sorted(parts)
             if name not in own or is_system_topic(name)
         ]

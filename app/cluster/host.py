@@ -54,15 +54,24 @@ class ClusterHost(ServerHost):
     def is_ready(self) -> bool:
         return self._is_started and not self._is_draining
 
+    @property
+    def waiting_count(self) -> int:
+        return self._messaging.waiting_count
+
     async def start(self) -> None:
         """Reach the cluster within START_S, or go on trying in the background."""
         self._pool = LoopPool(self.loop, threads=POOL_THREADS)
         self._lags = LagStatistics(self.config, pool=self._pool)
         await asyncio.to_thread(self._lags.load)
         self._sampler = ClusterLagSampler(self._administration, self._lags, self.clock)
+        await self._messaging.load()
         self._connecting = asyncio.create_task(self._connect())
         await asyncio.wait({self._connecting}, timeout=START_S)
         self._is_started = True
+
+    def drain(self) -> None:
+        super().drain()
+        self._messaging.drain()
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         self.drain()

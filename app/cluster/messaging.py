@@ -5,6 +5,7 @@ what another sent or delivered. What is in memory here is said by the parts in `
 that were extended, decisions of transactions, leases of locks.
 """
 
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -40,10 +41,12 @@ class ClusterMessaging(
         auto_create: bool = True,
         default_queues: int = 4,
         clock: Clock | None = None,
+        folder: Path | None = None,
     ) -> None:
         """`order` names the order of the brokers, which a move has made if there was one.
 
-        With `auto_create` topics and groups are created at their first use.
+        With `auto_create` topics and groups are created at their first use. In `folder` the server
+        keeps what brokers do not.
         """
         catalog = ClusterCatalog(
             client,
@@ -55,7 +58,7 @@ class ClusterMessaging(
         self.catalog = catalog
         self.capabilities = catalog.capabilities
         self._waits = ClusterWaits()
-        self.transactions = ClusterTransactions(catalog)
+        self.transactions = ClusterTransactions(catalog, folder)
         self.locks = ClusterLockVerbs(catalog)
         self.members = ClusterMemberVerbs(catalog)
         ClusterSendVerbs.__init__(self, catalog, self.transactions)
@@ -65,11 +68,20 @@ class ClusterMessaging(
     def _engine(self) -> Broker:
         raise not_supported("has no such verb", field="engine", remedy="use the cluster's tools")
 
+    async def load(self) -> None:
+        """Read what the server keeps itself, whether the cluster is there or not."""
+        await self.transactions.callbacks.load()
+
     async def start(self) -> None:
         """Learn what the cluster is; Busy while it cannot be reached."""
         await self.catalog.start()
         self.capabilities = self.catalog.capabilities
-        self.transactions.start()
+        await self.transactions.start()
+
+    @property
+    def waiting_count(self) -> int:
+        """Receives and pulls that wait right now."""
+        return len(self._waits)
 
     def drain(self) -> None:
         """End every receive and pull that waits with what it has; for the way out."""

@@ -4,7 +4,7 @@ A broker names 64 messages of a key at most. An id that says no place, and a key
 are looked for in every topic of the users, TOPICS_MAX at most.
 """
 
-from app.capabilities import not_supported
+from app.capabilities import not_supported, require
 from app.cluster.administration import ClusterAdministration
 from app.cluster.engine_errors import engine_errors
 from app.cluster.messaging import ClusterMessaging
@@ -78,9 +78,7 @@ class ClusterSearch(ClusterPart, SearchService):
     ) -> KeyPage:
         """The newest messages of a topic with a key, without a way to older ones."""
         if cursor:
-            raise not_supported(
-                "pages through no messages of a key", field="cursor", remedy="narrow the time"
-            )
+            require(self._messaging.capabilities, "key_pages", field="cursor")
         await self._catalog.route(topic)
         messages = await self._of_topic(topic, key, begin_ms, end_ms or FOREVER_MS)
         return KeyPage(messages[:count_max], "", len(messages), len(messages) >= KEY_MAX)

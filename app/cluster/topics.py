@@ -127,9 +127,11 @@ class ClusterTopics:
         """Make a topic with so many queues on each master, or change it to that.
 
         Returns once the name server has its queues on every one of them. `kind` is the message
-        type: NORMAL, FIFO, DELAY or TRANSACTION. There are as many `read_queues` unless given.
+        type: NORMAL, FIFO, DELAY or TRANSACTION; without one it takes any message. There are as
+        many `read_queues` unless given.
         """
         reads = read_queues or queues
+        is_typed = kind and not await self.exists(topic)
         fields = {
             "topic": topic,
             "defaultTopic": "TBW102",
@@ -139,7 +141,7 @@ class ClusterTopics:
             "topicFilterType": "SINGLE_TAG",
             "topicSysFlag": 0,
             "order": False,
-            "attributes": "" if await self.exists(topic) else f"+message.type={kind}",
+            "attributes": f"+message.type={kind}" if is_typed else "",
         }
         asked = await self._link.ask_masters(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
         for _ in range(LOOKS_MAX):

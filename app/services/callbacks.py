@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from app.addresses import redacted_text, redacted_url
-from app.server_host import ServerHost
+from app.messaging import TransactionVerbs
 from app.services import bodies
 from app.services.targets import TargetClient, TargetRefused, Targets
 from app.tasks import end_tasks
@@ -44,9 +44,12 @@ class CallbackCaller:
     """Calls on the event loop; httpx is loaded at the first one."""
 
     def __init__(
-        self, host: ServerHost, document: Callable[[TransactionCheck], bytes], targets: Targets
+        self,
+        transactions: TransactionVerbs,
+        document: Callable[[TransactionCheck], bytes],
+        targets: Targets,
     ) -> None:
-        self._host = host
+        self._transactions = transactions
         self._targets = targets
         self._document = document
         self._tasks: set[asyncio.Task[None]] = set()
@@ -61,7 +64,7 @@ class CallbackCaller:
 
     def ask(self, check: TransactionCheck) -> bool:
         """Begin a call, if the group has a callback and there is room; never waits."""
-        callback = self._host.broker.transactions.callbacks.find(check.producer_group)
+        callback = self._transactions.callbacks.find(check.producer_group)
         if callback is None or len(self._tasks) >= CALLS_MAX + WAITING_MAX:
             return False
         size_bytes = check.message.size_bytes
@@ -90,7 +93,7 @@ class CallbackCaller:
                 client = await self._client.opened()
                 async with asyncio.timeout(callback.timeout_ms / 1000):
                     decision = await self._post(client, callback.url, check)
-            self._host.broker.transactions.decide(
+            await self._transactions.decide(
                 check.transaction_id, decision, group=check.producer_group, by=Decider.CHECK
             )
         except (CallbackError, TimeoutError) as error:

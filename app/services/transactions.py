@@ -13,14 +13,13 @@ from app.addresses import HIDDEN, redacted_url
 from app.capabilities import require
 from app.db.rows import Actor
 from app.messaging import Messaging
-from app.server_host import ServerHost
 from app.services import bodies
 from app.services.audit import Audit
 from app.services.callbacks import CallbackCaller
 from app.services.targets import Targets
 from engine.broker import (
     Callback,
-    Callbacks,
+    CallbackTable,
     Decider,
     Transaction,
     TransactionCheck,
@@ -96,7 +95,6 @@ class Transactions:
 
     def __init__(
         self,
-        host: ServerHost,
         messaging: Messaging,
         audit: Audit,
         targets: Targets,
@@ -104,11 +102,10 @@ class Transactions:
         document: Callable[[TransactionCheck], bytes],
     ) -> None:
         """`document` is the body that callbacks are sent, `targets` what they may call."""
-        self._host = host
         self._verbs, self._capabilities = messaging.transactions, messaging.capabilities
         self._audit = audit
         self.producers = LiveProducers()
-        self._caller = CallbackCaller(host, document, targets)
+        self._caller = CallbackCaller(self._verbs, document, targets)
 
     def start(self) -> None:
         """Register with the engine as askers of its checks."""
@@ -122,10 +119,10 @@ class Transactions:
         await self._caller.stop()
 
     @property
-    def callbacks(self) -> Callbacks:
+    def callbacks(self) -> CallbackTable:
         """The callbacks of producer groups, with their secrets; Refused where none are kept."""
         require(self._capabilities, "transaction_callbacks")
-        return self._host.broker.transactions.callbacks
+        return self._verbs.callbacks
 
     async def decide(
         self,
@@ -177,8 +174,7 @@ class Transactions:
 
         An address equal to the redacted present one keeps the present one, with its secrets.
         """
-        callbacks = self.callbacks
-        before = callbacks.find(callback.group)
+        before = self.callbacks.find(callback.group)
         if before is not None and callback.url == redacted_url(before.url):
             callback = msgspec.structs.replace(callback, url=before.url)
         elif HIDDEN in callback.url:
@@ -191,7 +187,7 @@ class Transactions:
         async with self._audit.change(
             actor, "transaction_callback.set", callback.group, before=redacted(before)
         ) as change:
-            change.after = redacted(callbacks.set(callback))
+            change.after = redacted(await self._verbs.set_callback(callback))
         return callback
 
     def described(self, callback: Callback) -> TransactionCallback:
@@ -201,12 +197,11 @@ class Transactions:
 
     async def delete_callback(self, actor: Actor, group: str) -> None:
         """Call a group no more, audited; GroupNotFound where it has no callback."""
-        callbacks = self.callbacks
-        before = callbacks.get(group)
+        before = self.callbacks.get(group)
         async with self._audit.change(
             actor, "transaction_callback.delete", group, before=redacted(before)
         ):
-            callbacks.delete(group)
+            await self._verbs.delete_callback(group)
 
 
 def redacted(callback: Callback | None) -> Callback | None:

@@ -114,6 +114,7 @@ CAPABILITIES = {
         "dismissals": (dismiss,),
         "journeys": (journey, trace),
         "log_figures": (engine,),
+        "offset_resets": (group_offsets,),
         "purges": (purge,),
         "reports": (report, reports, report_schedule),
         "reset_history": (group_history,),

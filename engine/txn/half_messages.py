@@ -109,7 +109,7 @@ class HalfRule:
                 field="check_immunity_s",
                 remedy="give the seconds that the producer needs at most, or 0",
             )
-        _check_topic(message.topic, self._catalog.find(message.topic))
+        check_transaction_topic(message.topic, self._catalog.find(message.topic))
         count = self._count()
         if count >= self._count_max:
             raise Busy(
@@ -131,7 +131,8 @@ class HalfRule:
         return f"{self._id_prefix}{MADE_ID | written << 16 | number & 0xFFFF:016X}"
 
 
-def _check_topic(name: str, topic: TopicConfig | None) -> None:
+def check_transaction_topic(name: str, topic: TopicConfig | None) -> None:
+    """Refused for a topic that takes no transactional messages; one that is not there yet does."""
     if is_system_topic(name):
         raise Refused(
             f"{name!r} takes no transactional messages",

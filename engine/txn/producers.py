@@ -37,13 +37,11 @@ class CallbackDeleted(JournalEntry, frozen=True, tag="callback_deleted", array_l
     group: str
 
 
-class Callbacks:
-    """By producer group; kept in the journal, at most 10,000."""
+class CallbackTable:
+    """By producer group, at most 10,000; who makes one keeps it."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self) -> None:
         self._callbacks: dict[str, Callback] = {}
-        journal.register((CallbackSet, CallbackDeleted), self._apply, self._snapshot, _check)
 
     def find(self, group: str) -> Callback | None:
         return self._callbacks.get(group)
@@ -63,8 +61,8 @@ class Callbacks:
         """All of them, by group."""
         return [self._callbacks[group] for group in sorted(self._callbacks)]
 
-    def set(self, callback: Callback) -> Callback:
-        """Register one, in the place of an older one. Raises Invalid, Busy, DiskFull."""
+    def check_new(self, callback: Callback) -> None:
+        """Raise Invalid for what cannot be a callback, Busy for one too many."""
         check_callback(callback)
         if callback.group not in self._callbacks and len(self._callbacks) >= CALLBACKS_MAX:
             raise Busy(
@@ -73,6 +71,19 @@ class Callbacks:
                 remedy="delete those that nobody needs",
                 retry_after_s=60.0,
             )
+
+
+class Callbacks(CallbackTable):
+    """Those of the engine, kept in the journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._journal = journal
+        journal.register((CallbackSet, CallbackDeleted), self._apply, self._snapshot, _check)
+
+    def set(self, callback: Callback) -> Callback:
+        """Register one, in the place of an older one. Raises Invalid, Busy, DiskFull."""
+        self.check_new(callback)
         entry = CallbackSet(callback)
         self._journal.append(entry, is_lasting=True)
         self._apply(entry)

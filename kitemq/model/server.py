@@ -154,6 +154,14 @@ class Capabilities(msgspec.Struct, frozen=True):
     brokers: Annotated[
         bool, Meta(description="Have several brokers, which are listed with their figures.")
     ] = False
+    offset_resets: Annotated[
+        bool, Meta(description="Move a group to another place, after a preview.")
+    ] = True
+    request_replies: Annotated[bool, Meta(description="Send requests, and wait for replies.")] = (
+        True
+    )
+    inflight_figures: Annotated[bool, Meta(description="Count what is with consumers.")] = True
+    key_pages: Annotated[bool, Meta(description="Page through the messages of a key.")] = True
 
 
 class ServerInfo(msgspec.Struct, frozen=True):

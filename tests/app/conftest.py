@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from app.main import Application, create_app
 from app.services import ttl_cache
 from app.settings import Settings
 from engine.clock import ManualClock
+from tests import stand_in
 from tests.app.security.oidc.strange_provider import CLIENT, SECRET, StrangeProvider
+from tests.makers import CLUSTER, EMBEDDED
 from tests.postgres import Cluster, find_programs
 
 URL = "http://127.0.0.1:8080"
@@ -30,6 +32,7 @@ class App:
     app: Application
     clock: ManualClock
     http: httpx.AsyncClient
+    broker: Any  # that has the messages: of the embedded engine, or in the cluster's place
 
     async def post(self, path: str, body: object, status: int = 200) -> Any:
         """POST JSON; the decoded answer, whose status is checked."""
@@ -64,7 +67,7 @@ class App:
         """Let time pass, and the engine do what became due."""
         self.clock.advance(seconds)
         for _ in range(TICKS):
-            self.app.services.host.broker.tick()
+            self.broker.tick()
 
 
 Starter = Callable[..., Any]
@@ -72,15 +75,29 @@ Enter = Callable[..., AbstractAsyncContextManager[App]]
 
 
 @asynccontextmanager
-async def started(data: Path, **changes: Any) -> AsyncIterator[App]:
+async def started(data: Path, maker_name: str = EMBEDDED, **changes: Any) -> AsyncIterator[App]:
     """The application over `data`, with settings other than the defaults."""
     clock = ManualClock()
     changes = {"report_schedules": False} | changes  # what is to run is told to
-    app = create_app(Settings(data=data, disk_free_min_bytes=0, **changes), clock=clock)
-    async with app.router.lifespan_context(app):
+    async with AsyncExitStack() as stack:
+        broker: Any = None
+        application_of: Callable[..., Application] = create_app
+        if maker_name == CLUSTER:
+            place = stand_in.place_of(data)
+            changes, engine_changes = stand_in.apart(changes)
+            running = await stack.enter_async_context(
+                stand_in.opened(place, clock=clock, **engine_changes)
+            )
+            broker, changes["rocketmq"] = running.broker, running.port.address
+            application_of = stand_in.application_of
+        settings = Settings(data=data, disk_free_min_bytes=0, **changes)
+        app = application_of(settings, clock=clock)
+        await stack.enter_async_context(app.router.lifespan_context(app))
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_000))
-        async with httpx.AsyncClient(transport=transport, base_url=URL) as http:
-            yield App(app, clock, http)
+        http = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=URL))
+        if maker_name == CLUSTER:
+            stand_in.check(app)
+        yield App(app, clock, http, broker or app.services.host.broker)
 
 
 @pytest.fixture(autouse=True)
@@ -134,16 +151,16 @@ def url(database_url: str, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def running(tmp_path: Path, database_url: str) -> AsyncIterator[App]:
-    async with started(tmp_path / "data", database_url=database_url) as app:
+async def running(tmp_path: Path, database_url: str, maker_name: str) -> AsyncIterator[App]:
+    async with started(tmp_path / "data", maker_name, database_url=database_url) as app:
         yield app
 
 
 @pytest.fixture
-def start(tmp_path: Path, database_url: str) -> Starter:
+def start(tmp_path: Path, database_url: str, maker_name: str) -> Starter:
     """Starts an application with other settings: `async with start(...) as app`."""
     kept = {"database_url": database_url}
-    return lambda **changes: started(tmp_path / "data", **kept | changes)
+    return lambda **changes: started(tmp_path / "data", maker_name, **kept | changes)
 
 
 @pytest.fixture

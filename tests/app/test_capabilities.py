@@ -21,8 +21,8 @@ pytestmark = pytest.mark.anyio
 ASKED = re.compile(r"(\.capabilities|^capabilities|^has)$")
 ASKING = re.compile(r"(^|\.)(require|require_capability|lack_of)$")
 ABSENT = re.compile(r"frame\.absent\(\"(\w+)\"\)")
-# It changes what a verb does; nothing is refused or absent.
-COUNTED = {"uncounted_releases"}
+# They change what a verb does, or are unknown figures; nothing is refused or absent.
+COUNTED = {"uncounted_releases", "inflight_figures"}
 HTML = {"accept": "text/html"}
 SILENT = {
     ("journeys", "/"), ("dead_letter_replays", "/dlq/g"), ("dismissals", "/dlq/g"),
@@ -81,6 +81,9 @@ async def test_the_server_says_what_its_engine_can_do(running: App) -> None:
                 ("dismissals", "GET", "/groups/g/dead-letters/dismissals", None),
                 ("reset_history", "GET", "/groups/g/resets", None),
                 ("purges", "POST", "/topics/t/purge", {"everything": True}),
+                ("offset_resets", "POST", "/groups/g/resets/preview", {"topics": ["t"]}),
+                ("request_replies", "POST", "/topics/t/request", {"message": {"body": "x"}}),
+                ("request_replies", "GET", "/requests", None),
                 ("content_search", "GET", "/topics/t/search", None),
                 ("journeys", "GET", "/messages/A1/journey", None),
                 ("traffic_figures", "GET", "/statistics", None),
@@ -98,7 +101,7 @@ async def test_what_the_engine_cannot_do_is_refused_with_field_and_remedy(
     name: str,
     method: str,
     path: str,
-    body: dict[str, str] | None,
+    body: dict[str, object] | None,
     field: str,
 ) -> None:
     without(running, name, monkeypatch)
@@ -124,6 +127,7 @@ async def test_the_embedded_engine_refuses_none_of_them(running: App) -> None:
         ("dismissals", "/dlq/g/dismiss"),
         ("journeys", "/trace"),
         ("log_figures", "/engine"),
+        ("offset_resets", "/groups/g/offsets"),
         ("purges", "/topics/t/purge"),
         ("reports", "/reports"),
         ("reset_history", "/groups/g/history"),

@@ -9,13 +9,13 @@ from tests.live import LiveServer
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[LiveServer]:
-    live = LiveServer(tmp_path / "data")
+def server(tmp_path: Path, maker_name: str) -> Iterator[LiveServer]:
+    live = LiveServer(tmp_path / "data", maker_name)
     live.start()
     try:
         yield live
     finally:
-        live.stop()
+        live.close()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from kitemq.protocol.calls import AnswerFrame
 from kitemq.protocol.frames import UnsubscribeFrame
 from tests.live import LiveServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.makers]
 
 
 async def opened(server: LiveServer) -> ServerConnection:

@@ -11,7 +11,7 @@ from tests.live import LiveServer
 from tools import sdk_reference, synchronous
 from tools.synchronous import ROOT
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.makers]
 
 
 def test_the_client_for_threads_is_made_from_the_asynchronous_one() -> None:
@@ -60,6 +60,7 @@ async def test_both_clients_have_the_same_operations_documented_and_typed() -> N
                 assert inspect.signature(operation).return_annotation is not inspect.Signature.empty
 
 
+@pytest.mark.needs("traffic_figures")
 async def test_the_asynchronous_client_administers_sends_finds_and_settles(
     server: LiveServer,
 ) -> None:

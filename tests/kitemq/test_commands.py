@@ -11,6 +11,8 @@ import pytest
 from kitemq.cli import command_line
 from kitemq.commands.command import ClientCommand, CommandOptions, options_kind, options_of
 
+pytestmark = pytest.mark.makers
+
 SHARED = set(CommandOptions.__struct_fields__)
 VALUES = {"integer": 1, "float": 1.5, "boolean": True, "Path": Path("x")}
 

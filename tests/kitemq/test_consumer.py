@@ -20,17 +20,19 @@ from kitemq import (
 from kitemq.model.progress import Lag
 from tests.live import LiveServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.makers]
 
 
 def send(server: LiveServer, count: int, topic: str = "t", **fields: Any) -> None:
     with Client(server.url) as client:
-        client.messages.send(topic, [{"body": f"{number}", **fields} for number in range(count)])
+        client.messages.send(
+            server.named(topic), [{"body": f"{number}", **fields} for number in range(count)]
+        )
 
 
 def lag(server: LiveServer, group: str = "g") -> Lag:
     with Client(server.url) as client:
-        return client.groups.lag(group)
+        return client.groups.lag(server.named(group))
 
 
 async def settled(message: Received, verb: str = "ack", **given: Any) -> AckResult:
@@ -44,14 +46,14 @@ async def settled(message: Received, verb: str = "ack", **given: Any) -> AckResu
 
 async def test_what_is_acknowledged_does_not_come_again(server: LiveServer) -> None:
     send(server, 3, tag="a", keys=["k"], properties={"p": "v"})
-    async with AsyncConsumer("g", "t", server.url) as consumer:
+    async with AsyncConsumer(server.named("g"), server.named("t"), server.url) as consumer:
         bodies = []
         for _ in range(3):
             message = await consumer.receive(10)
             assert message is not None
             bodies.append(message.text)
             assert (message.tag, message.keys, message.attempt) == ("a", ("k",), 1)
-            assert (message.topic, message.properties) == ("t", {"p": "v"})
+            assert (message.topic, message.properties) == (server.named("t"), {"p": "v"})
             assert await settled(message) is AckResult.DONE
         assert sorted(bodies) == ["0", "1", "2"]
         with pytest.raises(TimedOut):
@@ -61,34 +63,36 @@ async def test_what_is_acknowledged_does_not_come_again(server: LiveServer) -> N
 
 async def test_a_failed_message_comes_again_with_its_attempt_counted(server: LiveServer) -> None:
     send(server, 1)
-    async with AsyncConsumer("g", "t", server.url) as consumer:
+    async with AsyncConsumer(server.named("g"), server.named("t"), server.url) as consumer:
         first = await consumer.receive(10)
         assert first is not None
         assert await settled(first, "nack", error="not now", delay_s=0) is AckResult.DONE
         again = await consumer.receive(10)
         assert again is not None
-        assert (again.attempt, again.topic, again.text) == (2, "t", first.text)
+        assert (again.attempt, again.topic, again.text) == (2, server.named("t"), first.text)
         assert again.message_id == first.message_id
         again.ack()
 
 
+@pytest.mark.apache
 async def test_a_rejected_message_goes_to_the_dead_letters(server: LiveServer) -> None:
     send(server, 1)
-    async with AsyncConsumer("g", "t", server.url) as consumer:
+    async with AsyncConsumer(server.named("g"), server.named("t"), server.url) as consumer:
         message = await consumer.receive(10)
         assert message is not None
         assert await settled(message, "reject", error="never") is AckResult.DONE
     assert lag(server).dead == 1
 
 
+@pytest.mark.apache
 async def test_a_handler_that_raises_fails_its_message_with_the_error(
     server: LiveServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     send(server, 2)
     with Client(server.url) as client:
-        client.groups.create("g", retry_max=0)
+        client.groups.create(server.named("g"), retry_max=0)
     seen: list[str] = []
-    async with AsyncConsumer("g", "t", server.url) as consumer:
+    async with AsyncConsumer(server.named("g"), server.named("t"), server.url) as consumer:
 
         async def handle(message: Received) -> None:
             seen.append(message.text)
@@ -101,14 +105,19 @@ async def test_a_handler_that_raises_fails_its_message_with_the_error(
         await running
     assert sorted(seen) == ["0", "1"]
     with Client(server.url) as client:
-        (dead,) = client.messages.pull("%DLQ%g", 0, 0).messages
+        letters = f"%DLQ%{server.named('g')}"
+        queues = [each.queue for each in client.topics.get(letters).queues]
+        pages = [client.messages.pull(letters, queue, 0).messages for queue in queues]
+        (dead,) = [each for page in pages for each in page]
     assert dead.body == "1"
     assert "ValueError: odd one" in caplog.text
 
 
 async def test_a_long_handler_keeps_its_message(server: LiveServer) -> None:
     send(server, 1)
-    async with AsyncConsumer("g", "t", server.url, invisible_s=1.0) as consumer:
+    async with AsyncConsumer(
+        server.named("g"), server.named("t"), server.url, invisible_s=1.0
+    ) as consumer:
         message = await consumer.receive(10)
         assert message is not None
         await asyncio.sleep(1.6)  # one and a half invisible times
@@ -118,23 +127,26 @@ async def test_a_long_handler_keeps_its_message(server: LiveServer) -> None:
 
 async def test_extension_ends_with_its_limit(server: LiveServer) -> None:
     send(server, 1)
-    async with AsyncConsumer("g", "t", server.url, invisible_s=0.2, extend_max_s=0.2) as stuck:
+    async with AsyncConsumer(
+        server.named("g"), server.named("t"), server.url, invisible_s=0.2, extend_max_s=0.2
+    ) as stuck:
         message = await stuck.receive(10)
         assert message is not None
-        async with AsyncConsumer("g", "t", server.url) as other:
+        async with AsyncConsumer(server.named("g"), server.named("t"), server.url) as other:
             again = await first_of(stuck, other)
             assert again.attempt == 2
             assert await settled(message) is AckResult.STALE
             assert await settled(again) is AckResult.DONE
 
 
+@pytest.mark.needs("uncounted_releases")
 async def test_a_clean_stop_puts_back_what_nobody_began(server: LiveServer) -> None:
     send(server, 10)
-    async with AsyncConsumer("g", "t", server.url) as first:
+    async with AsyncConsumer(server.named("g"), server.named("t"), server.url) as first:
         message = await first.receive(10)
         assert message is not None
         message.ack()
-    async with AsyncConsumer("g", "t", server.url) as second:
+    async with AsyncConsumer(server.named("g"), server.named("t"), server.url) as second:
         rest = [await second.receive(10) for _ in range(9)]
         assert [each.attempt for each in rest if each] == [1] * 9
         for each in rest:
@@ -145,7 +157,7 @@ async def test_a_clean_stop_puts_back_what_nobody_began(server: LiveServer) -> N
 
 async def test_stop_lets_a_handler_finish(server: LiveServer) -> None:
     send(server, 1)
-    consumer = AsyncConsumer("g", "t", server.url)
+    consumer = AsyncConsumer(server.named("g"), server.named("t"), server.url)
     await consumer.start()
     begun, may_end = asyncio.Event(), asyncio.Event()
 
@@ -163,11 +175,12 @@ async def test_stop_lets_a_handler_finish(server: LiveServer) -> None:
     assert lag(server).count == 0
 
 
+@pytest.mark.needs("inflight_figures")
 async def test_stop_puts_back_what_a_handler_could_not_finish_in_time(
     server: LiveServer,
 ) -> None:
     send(server, 1)
-    consumer = AsyncConsumer("g", "t", server.url)
+    consumer = AsyncConsumer(server.named("g"), server.named("t"), server.url)
     await consumer.start()
     held = await consumer.receive(10)
     assert held is not None
@@ -177,7 +190,9 @@ async def test_stop_puts_back_what_a_handler_could_not_finish_in_time(
 
 async def test_a_message_stays_ours_over_a_restart_of_the_server(server: LiveServer) -> None:
     send(server, 2)
-    async with AsyncConsumer("g", "t", server.url, prefetch=1) as consumer:
+    async with AsyncConsumer(
+        server.named("g"), server.named("t"), server.url, prefetch=1
+    ) as consumer:
         held = await consumer.receive(10)
         assert held is not None
         await asyncio.to_thread(server.stop)
@@ -192,7 +207,7 @@ async def test_a_message_stays_ours_over_a_restart_of_the_server(server: LiveSer
 
 async def test_an_ack_without_connection_is_delivered_by_the_next(server: LiveServer) -> None:
     send(server, 1)
-    async with AsyncConsumer("g", "t", server.url) as consumer:
+    async with AsyncConsumer(server.named("g"), server.named("t"), server.url) as consumer:
         held = await consumer.receive(10)
         assert held is not None
         connection = consumer._core._link.connection
@@ -203,11 +218,12 @@ async def test_an_ack_without_connection_is_delivered_by_the_next(server: LiveSe
             await consumer.receive(0.1)
 
 
+@pytest.mark.needs("member_shares")
 async def test_what_a_crashed_client_held_is_released_when_it_comes_back(
     server: LiveServer,
 ) -> None:
     send(server, 1)
-    crashed = AsyncConsumer("g", "t", server.url, client="worker-1")
+    crashed = AsyncConsumer(server.named("g"), server.named("t"), server.url, client="worker-1")
     await crashed.start()
     assert await crashed.receive(10) is not None
     link = crashed._core._link
@@ -215,7 +231,9 @@ async def test_what_a_crashed_client_held_is_released_when_it_comes_back(
     link._task.cancel()
     assert link.connection is not None
     link.connection.abort()
-    async with AsyncConsumer("g", "t", server.url, client="worker-1") as back:
+    async with AsyncConsumer(
+        server.named("g"), server.named("t"), server.url, client="worker-1"
+    ) as back:
         message = await back.receive(10)
         assert message is not None
         assert message.attempt == 1  # it was never worked on as far as anyone knows
@@ -228,12 +246,12 @@ async def test_a_replaced_consumer_comes_back_once_its_name_is_free(
     monkeypatch.setattr(link, "REPLACED_FIRST_S", 0.2)
     monkeypatch.setattr(link, "REPLACED_MAX_S", 0.2)
     send(server, 1, "t2")
-    first = AsyncConsumer("g", "t2", server.url, client="same")
+    first = AsyncConsumer(server.named("g"), server.named("t2"), server.url, client="same")
     await first.start()
     message = await first.receive(10)
     assert message is not None
     message.ack()
-    async with AsyncConsumer("g", "t2", server.url, client="same"):
+    async with AsyncConsumer(server.named("g"), server.named("t2"), server.url, client="same"):
         await until(lambda: first._core._link.connection is None)
     assert "took over the client name 'same'" in caplog.text
     send(server, 1, "t2")
@@ -253,10 +271,10 @@ async def test_two_consumers_of_one_name_replace_each_other_ever_more_slowly(
 
     monkeypatch.setattr(link.ServerLink, "_stay_away", noted)
     with Client(server.url) as client:
-        client.topics.create("t2")
+        client.topics.create(server.named("t2"))
     async with (
-        AsyncConsumer("g", "t2", server.url, client="same") as first,
-        AsyncConsumer("g", "t2", server.url, client="same"),
+        AsyncConsumer(server.named("g"), server.named("t2"), server.url, client="same") as first,
+        AsyncConsumer(server.named("g"), server.named("t2"), server.url, client="same"),
     ):
         await until(lambda: len(waits.get(first._core._link, ())) >= 10)
     for told in waits.values():
@@ -264,9 +282,12 @@ async def test_two_consumers_of_one_name_replace_each_other_ever_more_slowly(
         assert all(half / 2 <= s <= half for half, s in zip(whole, told, strict=True)), told
 
 
+@pytest.mark.needs("inflight_figures")
 async def test_no_more_than_prefetch_is_handed_out(server: LiveServer) -> None:
     send(server, 50)
-    async with AsyncConsumer("g", "t", server.url, prefetch=7) as consumer:
+    async with AsyncConsumer(
+        server.named("g"), server.named("t"), server.url, prefetch=7
+    ) as consumer:
         message = await consumer.receive(10)
         assert message is not None
         await until(lambda: lag(server).inflight == 7)
@@ -282,7 +303,9 @@ async def test_no_more_than_prefetch_is_handed_out(server: LiveServer) -> None:
 async def test_only_matching_tags_arrive(server: LiveServer) -> None:
     send(server, 2, tag="no")
     send(server, 2, tag="yes")
-    async with AsyncConsumer("g", {"t": "yes || maybe"}, server.url) as consumer:
+    async with AsyncConsumer(
+        server.named("g"), {server.named("t"): "yes || maybe"}, server.url
+    ) as consumer:
         for _ in range(2):
             message = await consumer.receive(10)
             assert message is not None
@@ -295,18 +318,18 @@ async def test_only_matching_tags_arrive(server: LiveServer) -> None:
 async def test_a_wrong_filter_is_refused_at_the_start(server: LiveServer) -> None:
     send(server, 1)
     with pytest.raises(Invalid) as refused:
-        await AsyncConsumer("g", {"t": "||"}, server.url).start()
+        await AsyncConsumer(server.named("g"), {server.named("t"): "||"}, server.url).start()
     assert refused.value.field
 
 
 async def test_a_subscription_that_cannot_go_on_tells_whoever_waits(server: LiveServer) -> None:
     send(server, 1)
-    async with AsyncConsumer("g", "t", server.url) as consumer:
+    async with AsyncConsumer(server.named("g"), server.named("t"), server.url) as consumer:
         message = await consumer.receive(10)
         assert message is not None
         await settled(message)
         with Client(server.url) as client:
-            client.topics.delete("t")
+            client.topics.delete(server.named("t"))
         with pytest.raises(KiteError):
             await consumer.receive(10)
 
@@ -316,7 +339,7 @@ def test_threads_share_the_work_of_a_synchronous_consumer(server: LiveServer) ->
     seen: list[str] = []
     names: set[str] = set()
     enough = threading.Event()
-    with Consumer("g", "t", server.url) as consumer:
+    with Consumer(server.named("g"), server.named("t"), server.url) as consumer:
 
         def handle(message: Received) -> None:
             names.add(threading.current_thread().name)
@@ -336,7 +359,7 @@ def test_threads_share_the_work_of_a_synchronous_consumer(server: LiveServer) ->
 def test_a_synchronous_consumer_can_be_iterated(server: LiveServer) -> None:
     send(server, 5)
     seen = []
-    with Consumer("g", "t", server.url) as consumer:
+    with Consumer(server.named("g"), server.named("t"), server.url) as consumer:
         for message in consumer:
             seen.append(message.text)
             message.ack()

@@ -19,6 +19,8 @@ from kitemq.message import Message
 from kitemq.model.conversion import decoded
 from kitemq.rest import API
 
+pytestmark = pytest.mark.makers
+
 # Operations that no method of the client calls.
 LEFT_OUT = {
     "GET /healthz": "for probes of processes, which speak plain HTTP",

@@ -8,6 +8,8 @@ from kitemq import Client, Message
 from kitemq.cli import main
 from tests.live import LiveServer
 
+pytestmark = [pytest.mark.makers, pytest.mark.needs("purges")]
+
 OK, FAILED, REFUSED = range(3)
 
 

@@ -8,6 +8,8 @@ from kitemq.model.produce import NewMessage
 from tests.kitemq.test_cli import OK, REFUSED, documents, inside
 from tests.live import LiveServer
 
+pytestmark = [pytest.mark.makers, pytest.mark.needs("offset_resets")]
+
 
 @pytest.fixture
 def consumed(server: LiveServer) -> LiveServer:

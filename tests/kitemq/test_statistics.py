@@ -9,6 +9,8 @@ from kitemq.cli import main
 from kitemq.errors import NotFound
 from tests.live import LiveServer
 
+pytestmark = [pytest.mark.makers, pytest.mark.needs("traffic_figures")]
+
 
 def words(server: LiveServer, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["--server", server.url, *arguments]) == 0

@@ -10,6 +10,8 @@ from kitemq.commands.trace import length, lines_of
 from kitemq.model.journeys import Journey
 from tests.live import LiveServer
 
+pytestmark = [pytest.mark.makers, pytest.mark.needs("journeys")]
+
 
 def consumed(server: LiveServer) -> str:
     """A message that failed once and lies in the dead letters; its id."""

@@ -15,7 +15,7 @@ from app.main import Application, create_app
 from app.network.connection_monitor import ConnectionMonitor
 from app.remoting.port import RemotingPort
 from app.settings import Settings
-from engine.clock import ManualClock
+from engine.clock import Clock, ManualClock
 from engine.message import StoredMessage
 from engine.store.record import decode
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
@@ -158,7 +158,7 @@ class Running:
 
     app: Application
     port: RemotingPort
-    clock: ManualClock
+    clock: Any  # by hand, where none was given
     http: httpx.AsyncClient
     watch: ConnectionMonitor
     opened: list[Client]
@@ -188,10 +188,13 @@ class Running:
 
 @asynccontextmanager
 async def opened(
-    data: Path, listeners: Sequence[socket.socket] = (), **changes: Any
+    data: Path,
+    listeners: Sequence[socket.socket] = (),
+    clock: Clock | None = None,
+    **changes: Any,
 ) -> AsyncIterator[Running]:
-    """The application and its port over `data`, on a free port."""
-    clock = ManualClock()
+    """The application and its port over `data`, on a free port; without a clock by one by hand."""
+    clock = clock or ManualClock()
     # No reports: where the clock runs far ahead, one would be due.
     settings = Settings(data=data, disk_free_min_bytes=0, report_schedules=False, **changes)
     app = create_app(settings, clock=clock)

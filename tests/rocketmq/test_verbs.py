@@ -117,7 +117,7 @@ async def test_message_groups_stay_on_the_brokers_that_have_the_topic(
 async def test_a_copy_that_a_broker_asked_about_is_not_delivered_besides(
     cluster: ApacheCluster, maker: Maker
 ) -> None:
-    topic, group = await maker.topic(), await maker.group()
+    topic, group = await maker.topic(kind="TRANSACTION"), await maker.group()
     questions: asyncio.Queue[TransactionCheck] = asyncio.Queue()
 
     def ask(check: TransactionCheck) -> bool:
@@ -246,7 +246,7 @@ async def test_a_broker_learns_of_a_group_that_was_made_while_it_was_away(
 async def test_a_second_process_settles_what_the_first_was_delivered(
     cluster: ApacheCluster, maker: Maker
 ) -> None:
-    topic, group = await maker.topic(), await maker.group()
+    topic, group = await maker.topic(kind="TRANSACTION"), await maker.group()
     await maker.send(topic, "x")
     [sent] = await maker.send(topic, "half", transaction_group="second")
     [delivery] = await maker.receive(group, topic, 1, invisible_s=5)

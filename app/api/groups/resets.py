@@ -54,6 +54,7 @@ def reset_out(group: str, reset: Reset) -> CompletedReset:
 
 @operations.post(
     "/groups/{group}/resets/preview",
+    capability="offset_resets",
     needs=Action.READ,
     errors=(409,),
     example_body='{"topics": ["orders"], "to": "earliest"}',
@@ -70,6 +71,7 @@ async def preview_reset(call: Call[None, ResetPlace]) -> GroupResetPreview:
 
 @operations.post(
     "/groups/{group}/resets",
+    capability="offset_resets",
     needs=Action.ADMINISTER,
     status=201,
     errors=(409,),
@@ -108,7 +110,12 @@ async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     )
 
 
-@operations.post("/groups/{group}/resets/{id}/undo/preview", needs=Action.READ, errors=(409,))
+@operations.post(
+    "/groups/{group}/resets/{id}/undo/preview",
+    capability="reset_history",
+    needs=Action.READ,
+    errors=(409,),
+)
 async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
     """Preview undoing a reset. Nothing is changed."""
     resets = call.services.resets

@@ -30,6 +30,7 @@ operations = Operations("requests", topic="prices")
 
 @operations.post(
     "/topics/{topic}/request",
+    capability="request_replies",
     needs=Action.PRODUCE,
     errors=(409, 504),
     example_body='{"message": {"body": "tea"}, "timeout_ms": 5000}',
@@ -65,6 +66,7 @@ async def request(call: Call[None, NewRequest]) -> RequestAnswer:
 
 @operations.post(
     "/replies",
+    capability="request_replies",
     needs=Needs(Action.PRODUCE, Kind.TOPIC),
     errors=(404,),
     example_body='{"correlation_id": "0f6b5a1c", "body": "3.50 EUR"}',
@@ -83,7 +85,7 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
     return ReplyState(new.correlation_id, replying.result.value, replying.message_id or None)
 
 
-@operations.get("/replies/{correlation_id}", needs=READ_SERVER)
+@operations.get("/replies/{correlation_id}", capability="request_replies", needs=READ_SERVER)
 async def get_reply(call: Call[ShowQuery, None]) -> StoredReply:
     """Fetch the reply to a request, late or not, for as long as reply_keep_s says.
 
@@ -97,7 +99,7 @@ async def get_reply(call: Call[ShowQuery, None]) -> StoredReply:
     return StoredReply(correlation_id, reply.is_late, message)
 
 
-@operations.get("/requests", needs=READ_SERVER)
+@operations.get("/requests", capability="request_replies", needs=READ_SERVER)
 async def count_requests(call: Call[None, None]) -> RequestTotals:
     """Count the requests since the start: how many wait, and how the others ended."""
     return convert(call.services.requests.counts, RequestTotals)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from app.capabilities import not_supported, require
+from app.cluster.verbs.filters import message_filter
 from app.cluster.verbs.part import ClusterPart
 from app.messaging import MemberVerbs
 from engine.broker import MemberConnection, Members, Strategy
@@ -62,7 +63,11 @@ class ClusterMemberVerbs(ClusterPart, MemberVerbs):
     async def connect(
         self, group: str, client: str, *, topics: Mapping[str, str], address: str = ""
     ) -> MemberConnection:
-        """A client subscribed on a connection."""
+        """A client subscribed on a connection; raises what a receive of the same would."""
+        await self._catalog.ensure_group(group)
+        for topic, text in topics.items():
+            message_filter(text, self._catalog.capabilities)
+            await self._catalog.route(topic)
         return _NoConnection()
 
     async def leave(self, group: str, client: str) -> bool:

@@ -2,7 +2,8 @@
 
 A receipt holds all that a broker needs, so that any process can settle what another delivered. What
 `extend` changes is the broker's receipt: the new one is remembered here under the old, of the last
-EXTENDED_MAX. A message that used up its attempts goes to the dead letters of its group, as Apache's
+EXTENDED_MAX; and that of the last ACKED_MAX that were acknowledged here, which another process does
+not know. A message that used up its attempts goes to the dead letters of its group, as Apache's
 proxy does it: at its last nack, or when it would be delivered once more.
 """
 
@@ -39,15 +40,18 @@ from engine.broker import (
     Nack,
     Receipt,
     Receipts,
+    paused_error,
 )
 from engine.errors import EngineError, Forbidden, Invalid
 from engine.message import RETRY_TOPIC, StoredMessage
 from protocol.remoting.codes import ResponseCode
 
 COUNT_MAX = 1024
+BYTES_MAX = 4 * 1024 * 1024  # of bodies, after which a receive asks for no more
 INVISIBLE_S = (0.01, 12 * 3600.0)
 RECEIPTS_MAX = 4096
 EXTENDED_MAX = 100_000
+ACKED_MAX = 10_000
 POPS_AT_ONCE = 8
 ACKS_MAX = 1024  # of one request to a broker
 TOPICS_MAX = 64
@@ -74,7 +78,9 @@ class ClusterReceiveVerbs(ClusterPart):
     def __init__(self, catalog: ClusterCatalog, waits: ClusterWaits) -> None:
         self._catalog, self._waits = catalog, waits
         self._dead_letters = ClusterDeadLetters(catalog)
-        self._extended: OrderedDict[Receipt, Receipt] = OrderedDict()
+        # By group, too: receipts of two groups may be equal.
+        self._extended: OrderedDict[tuple[str, Receipt], Receipt] = OrderedDict()
+        self._acked: OrderedDict[tuple[str, Receipt], None] = OrderedDict()
         self._acks_singly: set[str] = set()  # brokers that take no acknowledgements together
         self._turns = count()
 
@@ -141,11 +147,14 @@ class ClusterReceiveVerbs(ClusterPart):
     # -- settling -------------------------------------------------------------------------------
 
     async def ack(self, group: str, receipts: Receipts) -> list[AckResult]:
-        """Mark messages as done; a cluster does not say that one was done before."""
+        """Mark messages as done; that one was done before is known of the last ACKED_MAX."""
         await self._check_receipts(group, receipts)
         brokers: dict[str, list[tuple[int, PopText]]] = {}
         results, at = [STALE] * len(receipts), list(receipts)
         for index, receipt in enumerate(at):
+            if (group, receipt) in self._acked:
+                results[index] = AckResult.ALREADY
+                continue
             pop = self._pop_text(group, receipt, f"receipts[{index}]")
             if pop is not None:
                 brokers.setdefault(pop.broker, []).append((index, pop))
@@ -161,7 +170,7 @@ class ClusterReceiveVerbs(ClusterPart):
             for (index, _), result in zip(part, of_part, strict=True):
                 results[index] = result
                 if result is DONE:
-                    self._extended.pop(at[index], None)
+                    self._remember_acked(group, at[index])
         return results
 
     async def nack(self, group: str, nacks: Sequence[Nack], client: str = "") -> list[AckResult]:
@@ -266,15 +275,17 @@ class ClusterReceiveVerbs(ClusterPart):
         """What there is now; with none, why a broker gave nothing."""
         deliveries: list[Delivery] = []
         failure: ClusterError | None = None
+        size_bytes = 0
         for target in targets:
             at_once = 1  # more once an answer was full
-            while at_once and len(deliveries) < count_max:
+            while at_once and len(deliveries) < count_max and size_bytes < BYTES_MAX:
                 wants = _shares(count_max - len(deliveries), at_once)
                 pops = await all_of(
                     self._client.deliveries.pop_some(target.brokers, target.pop, want)
                     for want in wants
                 )
                 popped = [each for some, _ in pops for each in some]
+                size_bytes += sum(len(each.message.record.body) for each in popped)
                 deliveries += await self._fitting(group, target, popped)
                 for _, error in pops:
                     if error is None or isinstance(error, ClusterUnreachable):
@@ -284,9 +295,9 @@ class ClusterReceiveVerbs(ClusterPart):
                     elif deliveries:
                         return deliveries, None  # what is delivered must reach its client
                     else:
-                        raise as_engine_error(error) from error
+                        raise await self._refusal(group.name, error) from error
                 is_full = len(popped) == sum(wants)
-                at_once = POPS_AT_ONCE if is_full else 0
+                at_once = _pops_for(BYTES_MAX - size_bytes, popped) if is_full else 0
         return deliveries, failure
 
     async def _fitting(
@@ -326,6 +337,15 @@ class ClusterReceiveVerbs(ClusterPart):
             await self._dead_letters.bury(group, dead.message)
         with engine_errors():
             await self._client.deliveries.ack(group.name, target.pop.topic, delivery.receipt)
+
+    async def _refusal(self, group: str, error: ClusterError) -> EngineError:
+        """Why a broker delivers nothing; Paused where the group is."""
+        if isinstance(error, ClusterRefused) and error.answer == ResponseCode.NO_PERMISSION:
+            self._catalog.forget_group(group)
+            config = await self._catalog.group(group)
+            if not config.consume_enabled:
+                return paused_error(config, "")
+        return as_engine_error(error)
 
     def _receive_wait(
         self, group: str, topics: Mapping[str, str], queue: int | None
@@ -371,6 +391,12 @@ class ClusterReceiveVerbs(ClusterPart):
             return _stale_or_raise(error)
         return DONE
 
+    def _remember_acked(self, group: str, receipt: Receipt) -> None:
+        self._extended.pop((group, receipt), None)
+        self._acked[group, receipt] = None
+        if len(self._acked) > ACKED_MAX:
+            self._acked.popitem(last=False)
+
     async def _nack(self, group: GroupConfig, nack: Nack, field: str, client: str) -> AckResult:
         pop = self._pop_text(group.name, nack.receipt, field)
         if pop is None:
@@ -387,8 +413,10 @@ class ClusterReceiveVerbs(ClusterPart):
             await self._dead_letters.bury(
                 group, stored, error=nack.error, client=client, is_rejected=is_rejected
             )
-            self._extended.pop(nack.receipt, None)
-            return await self._ack(group.name, pop)
+            result = await self._ack(group.name, pop)
+            if result is DONE:
+                self._remember_acked(group.name, nack.receipt)
+            return result
         delay_s = _delay_s(nack, stored.attempt)
         is_changed = await self._change(group.name, nack.receipt, delay_s, field)
         return DONE if is_changed else STALE
@@ -400,8 +428,8 @@ class ClusterReceiveVerbs(ClusterPart):
         if changed is None:
             return ExtendResult(STALE, 0)
         renewed, until_ms = changed
-        self._extended[receipt] = renewed
-        self._extended.move_to_end(receipt)
+        self._extended[group, receipt] = renewed
+        self._extended.move_to_end((group, receipt))
         if len(self._extended) > EXTENDED_MAX:
             self._extended.popitem(last=False)
         return ExtendResult(DONE, until_ms)
@@ -421,12 +449,12 @@ class ClusterReceiveVerbs(ClusterPart):
         except ClusterError as error:
             _stale_or_raise(error)
             return None
-        self._extended.pop(receipt, None)
+        self._extended.pop((group, receipt), None)
         return changed
 
     def _pop_text(self, group: str, receipt: Receipt, field: str) -> PopText | None:
         """The broker's receipt; None once its invisible time is over."""
-        current = self._extended.get(receipt, receipt)
+        current = self._extended.get((group, receipt), receipt)
         now_ms = self._catalog.now_ms()
         pop = pop_text(group, current, self._numbers, now_ms, field)
         return pop if pop.until_ms > now_ms else None
@@ -436,6 +464,12 @@ def _shares(count: int, at_once: int) -> list[int]:
     """How many messages each of at most so many requests asks for."""
     full, rest = divmod(count, RECEIVE_MAX)
     return ([RECEIVE_MAX] * full + ([rest] if rest else []))[:at_once]
+
+
+def _pops_for(room_bytes: int, popped: Sequence[ClusterDelivery]) -> int:
+    """How many full answers with messages like these fit, at least one and at most POPS_AT_ONCE."""
+    answer_bytes = RECEIVE_MAX * sum(len(each.message.record.body) for each in popped) / len(popped)
+    return min(POPS_AT_ONCE, max(1, round(room_bytes / max(answer_bytes, 1))))
 
 
 def _is_group_missing(error: ClusterError) -> bool:

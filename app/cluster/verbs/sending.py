@@ -26,7 +26,7 @@ from app.cluster.sending import BATCH_MAX, ClusterSent
 from app.cluster.verbs.part import ClusterPart
 from app.cluster.verbs.transactions import ClusterTransactions
 from app.send_batcher import BatchSlice, ColumnsDone, Done
-from engine.broker import TopicConfig, tag_hash
+from engine.broker import TopicConfig, check_transaction_topic, tag_hash
 from engine.errors import Busy, EngineError, Forbidden, Invalid, Refused
 from engine.message import (
     BATCH_BYTES_MAX,
@@ -161,6 +161,9 @@ class ClusterSendVerbs(ClusterPart):
             try:
                 done = await self._send_run(topic.name, run, target)
             except EngineError as error:
+                first = run.places[0]
+                if isinstance(error, Invalid) and messages[first].deliver_at_ms:  # it went alone
+                    error.field = f"messages[{first}].deliver_at_ms"
                 if count:
                     error.detail += f"; {count} of {len(messages)} messages were stored before"
                 raise
@@ -203,7 +206,9 @@ class ClusterSendVerbs(ClusterPart):
                 remedy="send to one topic at a time",
             )
         check_message(message, topic)
-        _check_transaction(message)
+        if message.transaction_group:
+            _check_transaction(message)
+            check_transaction_topic(topic.name, topic)
 
     def _runs(
         self, messages: Sequence[Message], ids: Sequence[str], numbers: Sequence[int]
@@ -328,7 +333,7 @@ def _is_plain(message: Message) -> bool:
 
 
 def _check_transaction(message: Message) -> None:
-    if message.transaction_group and (message.delay_level or message.deliver_at_ms):
+    if message.delay_level or message.deliver_at_ms:
         field = "delay_level" if message.delay_level else "deliver_at_ms"
         raise Invalid(
             "a transaction's message cannot be delayed", field=field, remedy="leave the delay out"

@@ -9,6 +9,7 @@ looked into for what another process committed, which its index shows a little l
 import asyncio
 import logging
 from collections import OrderedDict, deque
+from pathlib import Path
 from typing import NoReturn
 
 import msgspec
@@ -20,11 +21,13 @@ from app.cluster.errors import ClusterError
 from app.cluster.half_messages import HALF_TOPIC, HalfMessage, TransactionQuestion
 from app.cluster.messages import ClusterMessage
 from app.cluster.sending import ClusterSent
+from app.cluster.verbs.callbacks import ClusterCallbacks
 from app.cluster.verbs.part import ClusterPart, stored_message
 from app.messaging import TransactionVerbs
 from app.tasks import end_tasks
 from engine.broker import (
     Asker,
+    Callback,
     Decider,
     Transaction,
     TransactionCheck,
@@ -69,8 +72,10 @@ STATES = {
 class ClusterTransactions(ClusterPart, TransactionVerbs):
     """Between `start` and `close` it answers for the producer groups that it has heard of."""
 
-    def __init__(self, catalog: ClusterCatalog) -> None:
+    def __init__(self, catalog: ClusterCatalog, folder: Path | None = None) -> None:
+        """Callbacks are kept in a `folder`."""
         super().__init__(catalog)
+        self._callbacks = ClusterCallbacks(folder)
         self._askers: list[Asker] = []
         self._begun: OrderedDict[str, tuple[HalfMessage, StoredMessage]] = OrderedDict()
         self._decided: OrderedDict[str, Transaction] = OrderedDict()
@@ -82,6 +87,10 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         self._is_new = asyncio.Event()
 
     @property
+    def callbacks(self) -> ClusterCallbacks:
+        return self._callbacks
+
+    @property
     def askers(self) -> list[Asker]:
         return self._askers
 
@@ -89,8 +98,10 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
     def _engine(self) -> TransactionSubsystem:
         raise not_supported("has no such verb", field="transaction", remedy="ask its producer")
 
-    def start(self) -> None:
-        """Hear the brokers' questions, and give signs of life."""
+    async def start(self) -> None:
+        """Hear the brokers' questions, and give signs of life for groups that have callbacks."""
+        for callback in self.callbacks.all():
+            await self.answer_for(callback.group)
         self._client.half_messages.listen(self._on_question)
         self._beats = asyncio.get_running_loop().create_task(self._beat())
 
@@ -138,13 +149,23 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
             if not lock.locked():
                 self._deciding.pop(transaction_id, None)
 
+    async def set_callback(self, callback: Callback) -> Callback:
+        """Register one, and give signs of life for its group; Invalid, Busy, DiskFull."""
+        self.callbacks.check_new(callback)
+        await self.answer_for(callback.group)
+        return await self.callbacks.set(callback)
+
+    async def delete_callback(self, group: str) -> None:
+        """Call a group no more; GroupNotFound where it has no callback."""
+        await self.callbacks.delete(group)
+
     async def resume(self, transaction_id: str, *, group: str = "") -> NoReturn:
         """Refused, as the transactions that a broker gave up are not known here."""
         raise _unlisted()
 
-    async def get(self, transaction_id: str, *, group: str = "") -> NoReturn:
-        """Refused."""
-        raise _unlisted()
+    async def get(self, transaction_id: str, *, group: str = "") -> Transaction:
+        """As far as it is known here: what another process rolled back is pending."""
+        return await self.decide(transaction_id, TransactionDecision.UNKNOWN, group=group)
 
     async def pending(self, *, group: str = "", after: str = "", count_max: int = 50) -> NoReturn:
         """Refused."""

@@ -27,6 +27,8 @@ OWN_NAMES = {
     "namesrvAddr": "remoting_advertised",
     "fileReservedTime": "retention_h",
     "maxMessageSize": "",
+    "enablePropertyFilter": "",
+    "timerWheelEnable": "",
 }
 
 
@@ -112,6 +114,8 @@ def _broker_settings(backend: "RemotingBackend", call: RemotingCall) -> dict[str
         "defaultTopicQueueNums": str(settings.default_queues),
         "flushDiskType": "ASYNC_FLUSH" if settings.durability == "stored" else "SYNC_FLUSH",
         "maxMessageSize": "4194304",
+        "enablePropertyFilter": "true",
+        "timerWheelEnable": "true",
         "namesrvAddr": backend.name_server_address(call.connection),
     }
 

@@ -48,6 +48,8 @@ async def test_the_pages_of_a_topic_and_its_menu_lead_to_what_is_there(front: Fr
 
 
 async def test_the_messages_of_a_topic_are_found(front: Front) -> None:
-    await front.http.post("/api/v1/topics/orders/messages", json={"messages": [{"body": "sold-42"}]})
+    await front.http.post(
+        "/api/v1/topics/orders/messages", json={"messages": [{"body": "sold-42"}]}
+    )
     assert "sold-42" in await front.page("/messages?topic=orders&since=1h")
     assert "sold-42" not in await front.page("/messages?topic=orders&since=1h&contains=late")

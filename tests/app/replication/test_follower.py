@@ -37,7 +37,7 @@ async def following(leader: Leader, path: Path, **changes: Any) -> AsyncIterator
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_000))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as http:
             try:
-                yield App(app, None, http)  # type: ignore[arg-type]
+                yield App(app, None, http, None)  # type: ignore[arg-type]
             finally:
                 await follower.stop()
 

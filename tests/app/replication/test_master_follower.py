@@ -87,7 +87,7 @@ async def following(
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_000))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as http:
             try:
-                yield Standby(App(app, None, http))  # type: ignore[arg-type]
+                yield Standby(App(app, None, http, None))  # type: ignore[arg-type]
             finally:
                 await follower.stop()
 

@@ -16,18 +16,22 @@ from app.security import passwords
 from app.ws import connection as socket_connection
 from tests.live import LiveServer
 
+pytestmark = pytest.mark.makers
+
 PASSWORD = "correct horse"
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveServer]:
+def server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, maker_name: str
+) -> Iterator[LiveServer]:
     cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
     monkeypatch.setattr(passwords, "_hasher", lambda: cheap)
     monkeypatch.setattr(socket_connection, "RIGHTS_EVERY_S", 0.05)
-    server = LiveServer(tmp_path / "data", admin_password=PASSWORD)
+    server = LiveServer(tmp_path / "data", maker_name, admin_password=PASSWORD)
     server.start()
     yield server
-    server.stop()
+    server.close()
 
 
 @pytest.fixture

@@ -44,6 +44,8 @@ from tests.engine.test_compression import PACKERS
 from tests.live import LiveServer
 from tests.patience import until
 
+pytestmark = pytest.mark.makers
+
 T = TypeVar("T", bound=Frame)
 WAIT_S = 30.0
 
@@ -83,13 +85,13 @@ class Peer:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[LiveServer]:
-    live = LiveServer(tmp_path / "data")
+def server(tmp_path: Path, maker_name: str) -> Iterator[LiveServer]:
+    live = LiveServer(tmp_path / "data", maker_name)
     live.start()
     try:
         yield live
     finally:
-        live.stop()
+        live.close()
 
 
 @pytest.fixture
@@ -153,6 +155,7 @@ def test_a_send_says_where_each_message_stands(meet: Callable[..., Peer]) -> Non
     assert len(chosen[0]) == 32
 
 
+@pytest.mark.needs("topic_overrides")
 def test_a_flushed_send_is_answered_once_it_is_on_the_disk(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -261,6 +264,7 @@ def test_an_arrival_wakes_a_push_that_waits(meet: Callable[..., Peer]) -> None:
     assert consumer.hear(DeliverFrame)[1].bodies == [b"1"]
 
 
+@pytest.mark.needs("uncounted_releases")
 def test_every_way_to_settle_has_its_answer(meet: Callable[..., Peer]) -> None:
     peer = meet("me")
     peer.ask(send_of(*[b"%d" % n for n in range(4)]), SentFrame)
@@ -292,6 +296,7 @@ def test_after_unsubscribe_nothing_comes_but_receipts_still_count(
     assert peer.ask(AckFrame("g", receipts), ResultFrame).results == [ResultCode.DONE]
 
 
+@pytest.mark.needs("member_shares")
 def test_a_client_that_comes_back_is_told_what_it_holds(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -308,6 +313,7 @@ def test_a_client_that_comes_back_is_told_what_it_holds(
     assert back.ask(AckFrame("g", receipts), ResultFrame).results == [ResultCode.DONE] * 2
 
 
+@pytest.mark.needs("member_shares")
 def test_a_clean_goodbye_puts_back_what_was_held(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -322,6 +328,7 @@ def test_a_clean_goodbye_puts_back_what_was_held(
     assert other.hear(DeliverFrame)[1].attempts == [1]
 
 
+@pytest.mark.needs("member_shares")
 def test_a_clean_goodbye_puts_back_more_than_one_call_may_name(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -514,6 +521,7 @@ def test_text_that_is_no_request_is_answered_with_what_is_wrong(
         assert answer["detail"]
 
 
+@pytest.mark.needs("member_shares")
 def test_an_operator_disconnects_a_client_and_what_it_held_comes_back(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -562,6 +570,7 @@ def test_a_compressed_body_is_pushed_as_it_was_sent(
     )
 
 
+@pytest.mark.needs("uncounted_releases")
 def test_bodies_too_large_for_one_frame_are_pushed_in_several(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:

@@ -21,7 +21,7 @@ from kitemq.protocol.stream import SERVER_FRAMES, iter_frames
 from tests.live import LiveServer
 from tests.patience import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.makers]
 
 WAIT_S = 30.0
 JSON = "application/json"
@@ -57,13 +57,13 @@ class Peer:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[LiveServer]:
-    live = LiveServer(tmp_path / "data")
+def server(tmp_path: Path, maker_name: str) -> Iterator[LiveServer]:
+    live = LiveServer(tmp_path / "data", maker_name)
     live.start()
     try:
         yield live
     finally:
-        live.stop()
+        live.close()
 
 
 @pytest.fixture
@@ -346,6 +346,7 @@ def test_who_does_not_take_answers_makes_calls_wait(
         assert peer.hear(request).status == 200
 
 
+@pytest.mark.needs("request_replies")
 def test_a_request_and_its_reply_travel_over_connections(meet: Callable[..., Peer]) -> None:
     asker, answerer = meet(), meet()
     asker.call("POST", "/topics", {"name": "prices"})

@@ -6,7 +6,7 @@ import pytest
 
 from tests.app.conftest import App
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.makers]
 
 HOLD_S = 0.4
 LATE_S = 4.5  # RocketMQ would answer up to 5 s late

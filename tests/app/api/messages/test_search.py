@@ -11,7 +11,7 @@ from engine.errors import Busy
 from engine.search import scan
 from tests.app.conftest import App
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.makers]
 
 
 @pytest.fixture
@@ -36,6 +36,7 @@ def bodies(found: list[Any]) -> list[str]:
     return [item["body"] for page in found for item in page["items"]]
 
 
+@pytest.mark.needs("content_search")
 async def test_a_search_says_how_far_it_looked_and_goes_on_to_the_end(filled: App) -> None:
     found = await all_pages(filled, "filter=paid&limit=5")
     assert bodies(found) == [f"order {number}." for number in range(0, 60, 5)]
@@ -45,6 +46,7 @@ async def test_a_search_says_how_far_it_looked_and_goes_on_to_the_end(filled: Ap
     assert last["reached_ms"] == filled.clock.now_ms() - 1000
 
 
+@pytest.mark.needs("content_search")
 async def test_the_newest_come_first_over_all_pages(filled: App) -> None:
     pages = await all_pages(filled, "order=newest&limit=7")
     assert bodies(pages) == [f"order {number}." for number in reversed(range(60))]
@@ -53,12 +55,14 @@ async def test_the_newest_come_first_over_all_pages(filled: App) -> None:
     assert bodies(pages) == [f"order {number}." for number in range(55, -1, -5)]
 
 
+@pytest.mark.needs("content_search")
 async def test_a_cursor_is_of_one_order(filled: App) -> None:
     cursor = (await filled.get("/topics/orders/search?order=newest&limit=7"))["next_cursor"]
     problem = await filled.get(f"/topics/orders/search?limit=7&cursor={cursor}", 422)
     assert problem["errors"][0]["field"] == "cursor"
 
 
+@pytest.mark.needs("content_search")
 async def test_a_search_whose_time_is_up_gives_a_cursor(
     filled: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +74,7 @@ async def test_a_search_whose_time_is_up_gives_a_cursor(
     assert bodies(found) == [f"order {number}." for number in range(9, 60, 10)]
 
 
+@pytest.mark.needs("content_search")
 async def test_time_and_sql_narrow_it_down(filled: App) -> None:
     now_ms = filled.clock.now_ms()
     query = f"begin_ms={now_ms - 10_000}&end_ms={now_ms - 5000}"
@@ -78,6 +83,7 @@ async def test_time_and_sql_narrow_it_down(filled: App) -> None:
     assert bodies(await all_pages(filled, query)) == ["order 50."]
 
 
+@pytest.mark.needs("content_search")
 @pytest.mark.parametrize(
     ("query", "field", "status"),
     [
@@ -102,6 +108,7 @@ async def test_a_key_is_found_within_a_time(filled: App) -> None:
     assert bodies([found]) == ["order 52."]
 
 
+@pytest.mark.needs("key_pages")
 async def test_a_key_of_more_than_64_messages_is_read_to_its_end(filled: App) -> None:
     for number in range(111):
         await filled.send("flights", f"flight {number}", keys=["N14228"])
@@ -141,6 +148,7 @@ def bodies_of(found: Any) -> list[str]:
     return [message["body"] for message in found["messages"]]
 
 
+@pytest.mark.needs("content_search")
 async def test_others_are_served_while_a_search_goes_on(filled: App) -> None:
     """Every step gives way to others."""
     turns = 0
@@ -157,6 +165,7 @@ async def test_others_are_served_while_a_search_goes_on(filled: App) -> None:
     assert turns > 2
 
 
+@pytest.mark.needs("content_search")
 async def test_more_searches_than_may_wait_are_turned_away(filled: App) -> None:
     search = filled.app.services.search
     query = ScanQuery("orders", contains="nothing")

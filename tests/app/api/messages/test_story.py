@@ -7,7 +7,7 @@ import pytest
 
 from tests.app.conftest import App, Starter
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.makers]
 
 
 async def test_a_message_that_was_sent_is_received_and_acknowledged_once(running: App) -> None:
@@ -49,6 +49,7 @@ async def test_a_hand_out_that_expires_is_delivered_again(running: App) -> None:
     assert stale["results"][0]["result"] != "done"
 
 
+@pytest.mark.apache
 async def test_a_nacked_message_comes_back_after_its_wait_then_lies_in_the_dead_letters(
     running: App,
 ) -> None:
@@ -71,6 +72,7 @@ async def test_a_nacked_message_comes_back_after_its_wait_then_lies_in_the_dead_
     assert (await running.get("/groups/billing/lag"))["dead"] == 1
 
 
+@pytest.mark.needs("uncounted_releases")
 async def test_a_released_message_is_delivered_again_without_counting(running: App) -> None:
     await running.send("orders", "x")
     [first] = await running.receive("billing", "orders")
@@ -177,15 +179,22 @@ async def test_a_raw_body_keeps_its_bytes_and_what_its_headers_say(running: App)
             "KiteMQ-Tag": "picture",
             "KiteMQ-Keys": "k1, k2",
             "KiteMQ-Property-Colour": "grün".encode(),
-            "KiteMQ-Durability": "flushed",
         },
     )
     assert answer.status_code == 201, answer.text
-    assert answer.json()["durability"] == "flushed"
     [delivery] = await running.receive("viewer", "files")
     assert (delivery["body"], delivery["encoding"]) == (b64encode(body).decode(), "base64")
     assert delivery["keys"] == ["k1", "k2"]
     assert delivery["properties"] == {"colour": "grün", "content-type": "image/png"}
+
+
+@pytest.mark.needs("topic_overrides")
+async def test_a_raw_body_asks_for_its_durability_by_a_header(running: App) -> None:
+    headers = {"Content-Type": "image/png", "KiteMQ-Durability": "flushed"}
+    answer = await running.http.post(
+        "/api/v1/topics/files/messages", content=b"\x89PNG", headers=headers
+    )
+    assert (answer.status_code, answer.json()["durability"]) == (201, "flushed")
 
 
 async def test_a_message_is_found_by_offset_by_id_and_by_key(running: App) -> None:
