@@ -232,7 +232,8 @@ class StandbyWorld(BrokerWorld):
             try:
                 self.give(PIECE.decode(msgspec.msgpack.encode(piece)))
             except Corrupt as error:
-                self.refusals += 1
+                # On a full disk the leader cannot begin its journal anew.
+                self.refusals += self.disk.room_bytes == ROOM_UNLIMITED
                 if not self.power or self.refusals > REFUSALS_MAX:
                     raise AssertionError(error.detail) from error
                 self.disconnect()
