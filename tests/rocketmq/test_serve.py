@@ -243,14 +243,25 @@ def test_lists_and_the_page_of_brokers_say_who_is_away(
     for queue in range(4):
         where = {"topic": topic, "queue": queue, "offset": "0"}
         server.api("PUT", f"/groups/{group}/offsets", where)
-    brokers = server.api("GET", "/brokers")["items"]
+
+    def listed() -> Any:
+        return server.api("GET", "/brokers")["items"]
+
+    # A look is 2 s old at most, and a busy machine's broker may take longer to answer it.
+    brokers: list[Any] = []
+
+    def are_there() -> bool:
+        brokers[:] = listed()
+        stored = [each["stored_today"] for each in brokers if each["reachable"]]
+        return len(stored) == 2 and sum(stored) >= 8
+
+    until(are_there, limit_s=LIMIT_S)
     assert [(each["name"], each["place"]) for each in brokers] == [("a", 0), ("b", 1)]
-    assert all(each["reachable"] and each["disk_ratio"] is not None for each in brokers)
-    assert sum(each["stored_today"] for each in brokers) >= 8
+    assert all(each["disk_ratio"] is not None for each in brokers)
     assert brokers[0]["members"][0]["version"].startswith("5.")
 
     def of(name: str) -> Any:
-        return next(each for each in server.api("GET", "/brokers")["items"] if each["name"] == name)
+        return next(each for each in listed() if each["name"] == name)
 
     def status() -> Any:
         items = server.api("GET", f"/groups?q={group}")["items"]
@@ -258,8 +269,7 @@ def test_lists_and_the_page_of_brokers_say_who_is_away(
 
     cluster.kill("b")
     try:
-        until(lambda: not of("b")["reachable"], limit_s=LIMIT_S)
-        assert of("a")["reachable"]
+        until(lambda: of("a")["reachable"] and not of("b")["reachable"], limit_s=LIMIT_S)
         assert of("b")["members"][0]["away_since_ms"]
         until(lambda: status() == "broker b is away", limit_s=LIMIT_S)
         for path in ("/topics", "/groups", "/dlq", "/", "/clients", "/brokers", "/search?q=top"):
