@@ -69,7 +69,7 @@ async def test_a_search_whose_time_is_up_gives_a_cursor(
     monkeypatch.setattr(scan, "STEP_RECORDS_MAX", 7)
     first = await filled.get("/topics/orders/search?budget_ms=0&contains=9.")
     assert first["next_cursor"] is not None
-    assert first["scanned"] == 7
+    assert 0 < first["scanned"] <= 7
     found = await all_pages(filled, "budget_ms=0&contains=9.")
     assert bodies(found) == [f"order {number}." for number in range(9, 60, 10)]
 
