@@ -135,7 +135,14 @@ def hole_record(position: int, size_bytes: int, stored_ms: int) -> bytes:
     host = bytes(IPV4_BYTES)
     own = (size_bytes, magic, body_crc(body), 0, 0, 0, position)
     shared = (0, stored_ms, host, stored_ms, host, 0, 0)
-    record = OWN.pack(*own) + SHARED_V4.pack(*shared) + INT.pack(len(body)) + body + topic + SHORT.pack(CRC_BYTES)
+    record = (
+        OWN.pack(*own)
+        + SHARED_V4.pack(*shared)
+        + INT.pack(len(body))
+        + body
+        + topic
+        + SHORT.pack(CRC_BYTES)
+    )
     return record + _crc_property(record)
 
 
