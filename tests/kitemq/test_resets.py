@@ -8,7 +8,7 @@ from kitemq.model.produce import NewMessage
 from tests.kitemq.test_cli import OK, REFUSED, documents, inside
 from tests.live import LiveServer
 
-pytestmark = [pytest.mark.makers, pytest.mark.needs("offset_resets")]
+pytestmark = [pytest.mark.makers, pytest.mark.capabilities("offset_resets")]
 
 
 @pytest.fixture
