@@ -44,6 +44,11 @@ class AuditStore(TableStore):
             conditions.append(audit.c.id < before_id)
         return self._read(newest(audit, limit, *conditions), AuditEntry)
 
+    def newest(self, kinds: Sequence[str]) -> AuditEntry | None:
+        """The newest entry about an object of these kinds."""
+        of_kinds = audit.c.object_kind.in_(kinds)
+        return self._read_one(newest(audit, 1, of_kinds), AuditEntry)
+
     def tally(self) -> AuditTally:
         """Counts of the actions, kinds and results of the newest 100,000 entries."""
         newest = (

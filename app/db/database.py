@@ -17,6 +17,7 @@ from app.db.address import without_password
 from app.db.alert_store import AlertStore
 from app.db.audit_store import AuditStore
 from app.db.cluster_job_store import ClusterJobStore
+from app.db.lease_store import LeaseStore
 from app.db.migrate import current_revision, ensure_schema
 from app.db.replay_store import ReplayStore
 from app.db.report_results import ResultStore
@@ -52,6 +53,7 @@ class Database:
         self.users = UserStore(self._transaction)
         self.replays = ReplayStore(self._transaction)
         self.cluster_jobs = ClusterJobStore(self._transaction)
+        self.leases = LeaseStore(self._transaction)
         self.reports = ReportStore(self._transaction)
         self.results = ResultStore(self._transaction)
         self.views = ViewStore(self._transaction)

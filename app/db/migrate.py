@@ -5,9 +5,11 @@ and their revision; a test compares both ways.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, Engine, func, inspect, select, text
 
 from app.db.report_tables import metadata
 from app.db.tables import HEAD
@@ -15,19 +17,32 @@ from app.db.tables import HEAD
 log = logging.getLogger("kitemq.db")
 
 VERSION_TABLE = "alembic_version"
+SCHEMA_LOCK = 0x4B495445  # of PostgreSQL's advisory locks: "KITE"
 
 
 def ensure_schema(engine: Engine) -> None:
     """Create the tables in an empty database, migrate those of an older version."""
+    with _alone(engine):
+        with engine.begin() as connection:
+            revision = current_revision(connection)
+            if revision == HEAD:
+                return
+            if revision is None and not inspect(connection).get_table_names():
+                _create(connection)
+                return
+        log.info("migrating the database from revision %s to %s", revision or "none", HEAD)
+        migrate(engine, "head")
+
+
+@contextmanager
+def _alone(engine: Engine) -> Iterator[None]:
+    """Servers that share a PostgreSQL database and start together do this one after the other."""
+    if engine.dialect.name != "postgresql":
+        yield
+        return
     with engine.begin() as connection:
-        revision = current_revision(connection)
-        if revision == HEAD:
-            return
-        if revision is None and not inspect(connection).get_table_names():
-            _create(connection)
-            return
-    log.info("migrating the database from revision %s to %s", revision or "none", HEAD)
-    migrate(engine, "head")
+        connection.execute(select(func.pg_advisory_xact_lock(SCHEMA_LOCK)))
+        yield
 
 
 def current_revision(connection: Connection) -> str | None:

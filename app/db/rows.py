@@ -265,6 +265,19 @@ class JobRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeaseRow:
+    """What one of the servers that share the database does for all: `owner`, until `until_ms`.
+
+    `note` is what it lets the others know.
+    """
+
+    name: Annotated[str, 64]
+    owner: Annotated[str, 64]
+    until_ms: int
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterJobRow:
     """A replay job over messages of a cluster.
 

@@ -38,6 +38,7 @@ from app.db.rows import (
     AuditEntry,
     ClusterJobRow,
     JobRow,
+    LeaseRow,
     LetterMarksRow,
     NoteRow,
     SessionRow,
@@ -174,6 +175,7 @@ replay_jobs = table_of("replay_jobs", JobRow, Index("ix_replay_jobs_created_ms",
 # Replay jobs over a cluster's messages, and what they did to dead letters: SQL is their only place.
 cluster_jobs = table_of("cluster_jobs", ClusterJobRow, Index("ix_cluster_jobs_source", "source"))
 letter_marks = table_of("letter_marks", LetterMarksRow, key=("topic",))
+leases = table_of("leases", LeaseRow, key=("name",))
 # Starred topics; `owner` is "" while there are no users.
 topic_stars = Table(
     "topic_stars",

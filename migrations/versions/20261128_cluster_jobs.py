@@ -1,4 +1,4 @@
-"""Replay jobs before a cluster, and marks of dead letters. Revision 20261128_cluster_jobs."""
+"""Replay jobs before a cluster, marks of dead letters, leases. Revision 20261128_cluster_jobs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Create both tables."""
+    """Create the tables."""
     op.create_table(
         "cluster_jobs",
         sa.Column("id", sa.String(64), nullable=False),
@@ -39,9 +39,18 @@ def upgrade() -> None:
         sa.Column("dismissed", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("topic", name="pk_letter_marks"),
     )
+    op.create_table(
+        "leases",
+        sa.Column("name", sa.String(64), nullable=False),
+        sa.Column("owner", sa.String(64), nullable=False),
+        sa.Column("until_ms", sa.BigInteger(), nullable=False),
+        sa.Column("note", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_leases"),
+    )
 
 
 def downgrade() -> None:
     """Drop them; what was resent and dismissed is forgotten."""
+    op.drop_table("leases")
     op.drop_table("letter_marks")
     op.drop_table("cluster_jobs")

@@ -6,6 +6,7 @@ loses a change nor notifies twice.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from app.db.alert_rows import (
 from app.db.rows import Actor
 from app.db.worker import DatabaseAsker, DatabaseWorker
 from app.services.alerts import evaluation
+from app.services.alerts.duty import AlertDuty
 from app.services.alerts.machine import Reading
 from app.services.alerts.notifier import BACKOFF_S
 from app.services.alerts.readings import Readings
@@ -73,6 +75,7 @@ class Alerts:
         self._clock = clock
         self._audit = audit
         self._ask = DatabaseAsker(database, "the alerts cannot be read or written: {error}")
+        self._duty = AlertDuty(self._ask, clock, settings.data)
         # Evaluations and changes follow one another, so that none works with what another changes.
         self._turn = asyncio.Lock()
         self.receivers = Receivers(
@@ -97,23 +100,48 @@ class Alerts:
     def start(self) -> None:
         """Start evaluating rules and sending pending notifications."""
         self._task = asyncio.create_task(self._run())
-        self.receivers.notifier.start()
 
     async def stop(self) -> None:
-        """Stop; pending notifications are sent after the next start."""
+        """Stop; pending notifications are sent by another server, or after the next start."""
         await end_tasks(self._task)
         await self.receivers.notifier.stop()
+        with contextlib.suppress(Busy):
+            await self._duty.release()
 
     async def _run(self) -> None:
         await asyncio.sleep(FIRST_S)
         while True:
             began_s = time.monotonic()
             try:
-                await self.evaluate()
+                if await self._take_duty():
+                    await self.evaluate()
             except Exception:
                 log.exception("the alert rules could not be evaluated")
             took_s = time.monotonic() - began_s
             await asyncio.sleep(max(INTERVAL_S, took_s / SHARE_MAX))
+
+    async def _take_duty(self) -> bool:
+        """Whether this server is to evaluate; one that is not follows what another finds."""
+        was_ours = self._duty.is_ours
+        try:
+            await self._duty.take()
+            async with self._turn:
+                self._is_loaded = self._is_loaded and not self._duty.is_changed
+                if not self._duty.is_ours:
+                    await self._load()
+        except Busy as error:
+            self._fail(error)
+            return was_ours
+        if self._duty.is_ours and not was_ours:
+            self.receivers.notifier.start()
+        elif was_ours and not self._duty.is_ours:
+            await self.receivers.notifier.stop()
+        return self._duty.is_ours
+
+    def _fail(self, error: Busy) -> None:
+        if not self.failure:
+            log.error("alerts: %s", error.detail)
+        self.failure = error.detail
 
     # -- looking ----------------------------------------------------------------------------------
 
@@ -187,10 +215,10 @@ class Alerts:
             try:
                 await self._load()
                 await self._evaluate()
+                if self._duty.is_ours:
+                    await self._duty.note(self._statuses)
             except Busy as error:
-                if not self.failure:
-                    log.error("alerts: %s", error.detail)
-                self.failure = error.detail
+                self._fail(error)
             else:
                 self.failure = ""
 
@@ -388,11 +416,15 @@ class Alerts:
         states = await self._ask(lambda db: db.alerts.states())
         self._silences = await self._ask(lambda db: db.alerts.silences(now_ms))
         await self.receivers.load()
-        self._statuses = {rule.id: RuleStatus(rule) for rule in rules}
+        by_rule: dict[int, dict[str, StateRow]] = {}
         for state in states:
-            status = self._statuses.get(state.rule_id)
-            if status is not None:
-                status.by_subject = {**status.by_subject, state.subject: state}
+            by_rule.setdefault(state.rule_id, {})[state.subject] = state
+        self._statuses = {
+            rule.id: RuleStatus(
+                rule, by_rule.get(rule.id, {}), *self._duty.checks.get(rule.id, (0, 0, 0))
+            )
+            for rule in rules
+        }
         self._is_loaded = True
 
     def _find(self, rule_id: int) -> RuleStatus:
