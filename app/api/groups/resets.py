@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from app.administration import ResetOrder
 from app.api.framework.operation import Call, Operations, Raw, encode
 from app.api.framework.paging import NumberCursor, number_in
 from app.errors import PROBLEM_TYPE, problem_of
 from app.security.access import Action
-from app.services.resets import ResetOrder
 from engine.broker import OffsetsMoved, Reset, ResetTarget
 from engine.broker import ResetTo as EngineResetTo
 from engine.errors import Invalid
@@ -120,7 +120,7 @@ async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
     """Preview undoing a reset. Nothing is changed."""
     resets = call.services.resets
     number = call.number("id")
-    return convert(await resets.preview_undo(call.path("group"), number), GroupResetPreview)
+    return convert(await resets.preview(call.path("group"), number), GroupResetPreview)
 
 
 @operations.post(
@@ -140,7 +140,7 @@ async def undo_reset(call: Call[None, UndoReset]) -> CompletedReset | Raw:
     group, body = call.path("group"), call.body
     resets = call.services.resets
     number = call.number("id")
-    undoing = resets.undo(
+    undoing = resets.apply(
         call.actor, group, number, precondition=body.precondition, force=body.force
     )
     return await _reset_answer(group, undoing)
