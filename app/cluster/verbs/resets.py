@@ -98,13 +98,13 @@ class ClusterResets(ClusterPart, ResetVerbs):
         moves = reset_moves(preview, precondition, force=force)
         places = [self._numbers.place(each.topic, each.queue) for each in moves]
         await all_of(self._check_broker(each) for each in {place.broker for place in places})
-        errors = await all_of(
+        failures = await all_of(
             self._reset(group, place, each.after or 0)
             for place, each in zip(places, moves, strict=True)
         )
         self._groups.forget_offsets()
-        if any(errors):
-            raise _incomplete(moves, errors)
+        if any(failures):
+            raise _incomplete(moves, failures)
         return Reset(0, self._catalog.now_ms(), preview.to, moves)
 
     # -- looking --------------------------------------------------------------------------------
@@ -192,25 +192,27 @@ class ClusterResets(ClusterPart, ResetVerbs):
                 remedy=f"set {SERVER_SIDE}=true there, or commit offsets while nobody consumes",
             )
 
-    async def _reset(self, group: str, queue: ClusterQueue, offset: int) -> EngineError | None:
-        """Move one queue; what went wrong, if anything."""
+    async def _reset(self, group: str, queue: ClusterQueue, offset: int) -> str:
+        """Move one queue; what went wrong, or ""."""
         try:
             with engine_errors():
                 await self._client.groups.reset(group, queue, offset)
         except EngineError as error:
-            return error
-        return None
+            return error.detail
+        return ""
 
 
-def _incomplete(moves: Sequence[OffsetMove], errors: Sequence[EngineError | None]) -> EngineError:
+def _incomplete(moves: Sequence[OffsetMove], failures: Sequence[str]) -> ResetIncomplete:
     """The queues that moved, and those whose brokers did not say that they did."""
-    moved = [each for each, error in zip(moves, errors, strict=True) if error is None]
-    rest = [each for each, error in zip(moves, errors, strict=True) if error is not None]
-    first = next(error for error in errors if error is not None)
-    names = ", ".join(f"{each.topic} {each.queue}" for each in rest[:QUEUES_NAMED])
+    moved = [each for each, failure in zip(moves, failures, strict=True) if not failure]
+    rest = [
+        f"{each.topic} {each.queue}"
+        for each, failure in zip(moves, failures, strict=True)
+        if failure
+    ]
     more = f" and {len(rest) - QUEUES_NAMED} more" if len(rest) > QUEUES_NAMED else ""
     return ResetIncomplete(
-        f"{len(moved)} of {len(moves)} queues moved; not, or not confirmed: {names}{more} "
-        f"({first.detail})",
+        f"{len(moved)} of {len(moves)} queues moved; not, or not confirmed: "
+        f"{', '.join(rest[:QUEUES_NAMED])}{more} ({next(filter(None, failures))})",
         moved,
     )
