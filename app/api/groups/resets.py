@@ -82,7 +82,8 @@ async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
 
     All queues move together, or none. Deliveries in flight are forgotten: their receipts
     become stale. Clients that wait are woken. Commits of pulling clients do not count until they
-    have pulled once more (`offset_reset`). Needs `precondition` or `force`.
+    have pulled once more (`offset_reset`). Needs `precondition` or `force`. Before a cluster a
+    broker that goes away meanwhile may leave its queues: 409 (`reset_incomplete`) names them.
     """
     new, group = call.body, call.path("group")
     resets = call.services.resets
