@@ -2,11 +2,16 @@
 
 import asyncio
 import time
-from typing import Any
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
 
 from app.cluster.client import ClusterClient
 from protocol.remoting.codes import RequestCode
 from tests.patience import until
+from tests.remoting.test_java import VERSIONS, driver_of
 from tests.rocketmq.cluster import ApacheCluster
 from tests.rocketmq.test_serve import LIMIT_S, Gateway, cluster, group, pytestmark, server, topic
 
@@ -17,6 +22,22 @@ def send(server: Gateway, topic: str, numbers: range) -> None:
     """Five messages to each of the four queues."""
     messages = [{"body": f"m{n}", "queue": n % 4} for n in numbers]
     server.api("POST", f"/topics/{topic}/messages", {"messages": messages})
+
+
+def send_halves(server: Gateway, topic: str) -> int:
+    """Twenty messages, and twenty more; a time in the middle."""
+    send(server, topic, range(20))
+    until(lambda: server.api("GET", f"/topics/{topic}")["messages"] == 20, limit_s=LIMIT_S)
+    middle_ms = time.time_ns() // 1_000_000 + 20
+    until(lambda: time.time_ns() // 1_000_000 > middle_ms, limit_s=LIMIT_S)
+    send(server, topic, range(20, 40))
+    return middle_ms
+
+
+def gotten(lines: IO[str], count: int) -> list[str]:
+    """The bodies of so many messages that a Java client prints."""
+    bodies = (line.split(" ")[1] for line in lines if line.startswith("GOT "))
+    return list(islice(bodies, count))
 
 
 def receive(server: Gateway, topic: str, group: str, count: int) -> list[str]:
@@ -40,11 +61,7 @@ def until_done(server: Gateway, group: str) -> None:
 def test_a_group_is_reset_to_a_time_and_gets_the_second_half_again(
     server: Gateway, topic: str, group: str
 ) -> None:
-    send(server, topic, range(20))
-    until(lambda: server.api("GET", f"/topics/{topic}")["messages"] == 20, limit_s=LIMIT_S)
-    middle_ms = time.time_ns() // 1_000_000 + 20
-    until(lambda: time.time_ns() // 1_000_000 > middle_ms, limit_s=LIMIT_S)
-    send(server, topic, range(20, 40))
+    middle_ms = send_halves(server, topic)
     assert receive(server, topic, group, 40) == sorted(f"m{n}" for n in range(40))
     until_done(server, group)
 
@@ -89,6 +106,26 @@ def test_a_puller_is_told_of_a_reset_before_its_commits_count_again(
         if each["queue"] == 1
     ]
     assert queue["offset"] == "5"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_connected_classic_consumer_gets_the_second_half_again(
+    server: Gateway, cluster: ApacheCluster, group: str, topic: str, version: str, tmp_path: Path
+) -> None:
+    java = driver_of(version, cluster.name_server, tmp_path)
+    server.api("POST", "/groups", {"name": group})
+    middle_ms = send_halves(server, topic)
+    with java.begin("push", group, topic, "*", 60) as process:
+        assert process.stdout is not None
+        try:
+            got = gotten(process.stdout, 40)
+            assert sorted(got) == sorted(f"m{n}" for n in range(40))
+            order = {"topics": [topic], "to": "time", "time_ms": middle_ms, "force": True}
+            server.api("POST", f"/groups/{group}/resets", order)
+            again = gotten(process.stdout, 20)
+        finally:
+            process.kill()
+    assert sorted(again) == sorted(f"m{n}" for n in range(20, 40))
 
 
 def test_a_broker_that_does_not_reset_by_itself_is_named_and_nothing_moves(
