@@ -174,3 +174,17 @@ def test_nothing_moves_while_a_broker_is_away(
         cluster.restart("b")
     until(lambda: server.ask("GET", "/readyz")[1]["warnings"] == {}, limit_s=LIMIT_S)
     assert current() == {None}
+
+
+def test_what_is_in_flight_comes_again_though_the_group_skips_it(
+    server: Gateway, topic: str, group: str
+) -> None:
+    send(server, topic, range(20))
+    asking = {"topic": topic, "max": 20, "wait_ms": 5000, "invisible_ms": 10_000}
+    held: set[str] = set()
+    while len(held) < 20:
+        got = server.api("POST", f"/groups/{group}/receive", asking)["deliveries"]
+        held |= {each["body"] for each in got}
+    reset = {"topics": [topic], "to": "latest", "force": True}
+    server.api("POST", f"/groups/{group}/resets", reset)
+    assert receive(server, topic, group, 20) == sorted(held)

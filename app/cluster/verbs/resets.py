@@ -7,7 +7,7 @@ brokers of the topics are there and work this way (`useServerSideResetOffset`). 
 between the look and the move is named. Source: Apache's AdminBrokerProcessor.resetOffsetInner.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
 from app.administration import ResetIncomplete, ResetOrder, ResetVerbs
@@ -71,14 +71,13 @@ class ClusterResets(ClusterPart, ResetVerbs):
             await self._catalog.group(order.target.group)
         stats = await all_of(self._topics.current_stats(name) for name in names)
         there = {
-            (name, queue.queue): queue
+            name: {queue.queue: queue for queue in each.queues}
             for name, each in zip(names, stats, strict=True)
-            for queue in each.queues
         }
-        by_topic = {name: [queue for topic, queue in there if topic == name] for name in names}
-        places = list(goals) or reset_places(by_topic, order.queues)
+        places = list(goals) or reset_places(there, order.queues)
         queues = await all_of(
-            self._move(group, order, place, there.get(place), goals.get(place)) for place in places
+            self._move(group, order, (topic, queue), there[topic].get(queue), goals)
+            for topic, queue in places
         )
         return ResetPreview(
             group=group,
@@ -93,7 +92,7 @@ class ClusterResets(ClusterPart, ResetVerbs):
     async def apply(
         self, group: str, order: ResetOrder | int, *, precondition: str, force: bool
     ) -> Reset:
-        """As declared; Refused where a broker resets only what is connected."""
+        """As declared; Refused where a broker does not reset by itself."""
         preview = await self.preview(group, order)
         moves = reset_moves(preview, precondition, force=force)
         places = [self._numbers.place(each.topic, each.queue) for each in moves]
@@ -119,23 +118,25 @@ class ClusterResets(ClusterPart, ResetVerbs):
         order: ResetOrder,
         place: tuple[str, int],
         stats: QueueStats | None,
-        offset: int | None,
+        goals: Mapping[tuple[str, int], int | None],
     ) -> QueueMove:
-        """What happens to a queue, which goes to `offset` if the order has goals."""
+        """What happens to a queue, which goes to its goal if there are goals."""
         queue = self._numbers.place(*place)
         first, end = (stats.min_offset, stats.max_offset) if stats else (0, 0)
         with engine_errors():
             current = await self._client.groups.committed(group, queue)
             if stats is None:
                 goal = Goal(None, ResetNote.QUEUE_GONE)
-            elif order.goals:
+            elif goals:
+                offset = goals[place]
                 goal = STAY if offset is None else Goal(offset)
             else:
                 goal = await self._goal(order.target, queue, stats, current)
             goal = goal.within(first, end)
             target = goal.offset if goal.moves else current
             stored_ms = await self._stored_ms(queue, target, end)
-        cursor = min(max(first if current is None else current, first), end)
+        start = min(max(first if current is None else current, first), end)
+        forward = target - start if goal.moves and target is not None else 0
         return QueueMove(
             topic=place[0],
             queue=place[1],
@@ -145,8 +146,8 @@ class ClusterResets(ClusterPart, ResetVerbs):
             target=target,
             moves=goal.moves,
             note=goal.note,
-            redelivered=max(0, cursor - target) if goal.moves and target is not None else 0,
-            skipped=max(0, target - cursor) if goal.moves and target is not None else 0,
+            redelivered=max(0, -forward),
+            skipped=max(0, forward),
             inflight=None,
             target_stored_ms=stored_ms,
         )

@@ -12,9 +12,10 @@ from urllib.parse import urlencode
 
 import pytest
 
+from app.administration import ResetOrder
 from app.cluster.routes import ClusterQueue
 from app.cluster.topics import BrokerTopic
-from engine.broker import TopicConfig
+from engine.broker import ResetTarget, ResetTo, TopicConfig
 from tests.app.cluster.front import HTML, Front, front_of
 from tests.remoting.port import Running
 
@@ -111,3 +112,17 @@ async def test_no_offset_of_a_retry_topic_moves_unless_it_is_named(front: Front)
 async def test_a_reset_of_the_past_is_not_there(front: Front) -> None:
     answer = await front.http.post(f"{RESETS}/1/undo", json={})
     assert (answer.status_code, answer.json()["code"]) == (409, "not_supported")
+
+
+async def test_a_plan_gives_each_queue_an_offset_of_its_own(running: Running, front: Front) -> None:
+    goals = [("orders", 0, 1), ("orders", 1, None), ("orders", 7, 1)]
+    order = ResetOrder(["orders"], ResetTarget(ResetTo.OFFSET), goals=goals)
+    preview = await front.administration.resets.preview("billing", order)
+    moves = [(each.current, each.target, each.moves, each.note) for each in preview.queues]
+    assert moves[:2] == [(2, 1, True, ""), (2, 2, False, "no_place")]
+    assert moves[2] == (None, None, False, "queue_gone")
+    assert (preview.to, preview.redelivered, preview.skipped) == ("plan", 1, 0)
+    await front.administration.resets.apply(
+        "billing", order, precondition=preview.precondition, force=False
+    )
+    assert offsets(running) == [1, 2]
