@@ -74,7 +74,7 @@ test: programs ## Run every test, browser and crash tests included (COVERAGE=1 s
 	$(if $(MEASURED),$(BIN)/coverage report)
 
 # Tests that need Spark, a browser, another database, a killed server or many cases stay out.
-QUICK = not (spark or browser or crash or slow or databases or wide or attack or gives_way or needs or makers or apache)
+QUICK = not (spark or browser or crash or slow or databases or wide or attack or gives_way or needs or before_cluster or apache)
 
 quick: $(DEV) ## Run the tests of daily work, which are to take five minutes on two idle cores
 	$(SHARED) -m '$(QUICK)'

@@ -1,7 +1,7 @@
 """Which maker of the verbs stands behind the servers of a test: the embedded engine, or a cluster.
 
 What is marked `makers` runs once before each, where KiteMQ's own port for classic clients takes the
-place of the cluster. What is marked `needs`, with capabilities that a cluster lacks, is left out
+place of the cluster. What is marked with `capabilities` that a cluster lacks is left out
 there, and what is marked `apache` is run by tests/rocketmq instead; the end of a run says how much
 and why. `python -m pytest --collect-only -qq -m makers tests/app tests/kitemq` counts all of it.
 """
@@ -22,14 +22,14 @@ COUNTS = pytest.StashKey[Counter[str]]()
 def parametrize(metafunc: pytest.Metafunc) -> None:
     """Run a test that is marked `makers` before each of them."""
     if "maker_name" in metafunc.fixturenames and metafunc.definition.get_closest_marker("makers"):
-        names = [EMBEDDED, CLUSTER]
-        metafunc.parametrize("maker_name", names, indirect=True, scope="module")
+        cluster = pytest.param(CLUSTER, marks=pytest.mark.before_cluster)
+        metafunc.parametrize("maker_name", [EMBEDDED, cluster], indirect=True, scope="module")
 
 
 def lacking(marks: Iterable[pytest.Mark]) -> list[str]:
     """The capabilities that these marks need and a cluster lacks."""
-    needs = [name for mark in marks if mark.name == "needs" for name in mark.args if name in LACKS]
-    return [name for name in needs if lack_of(CAPABILITIES, name)]
+    names = [name for mark in marks if mark.name == "capabilities" for name in mark.args]
+    return [name for name in names if lack_of(CAPABILITIES, name)]
 
 
 def lacks(item: pytest.Item) -> list[str]:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 
 INSTALLED = Path("/usr/lib/postgresql")  # where Debian puts each version's programs
 USER = "kitemq"
@@ -163,3 +164,16 @@ class Cluster:
             group=self._owner,
             extra_groups=[] if self._owner else None,
         )
+
+
+def running_postgres() -> Iterator[Cluster]:
+    """One, for a fixture; skips where PostgreSQL is not installed."""
+    programs = find_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed (on Debian: apt-get install postgresql)")
+    cluster = Cluster(programs)
+    try:
+        cluster.make()
+        yield cluster
+    finally:
+        cluster.remove()

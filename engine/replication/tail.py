@@ -234,7 +234,9 @@ class DirectoryLog(LogFiles):
         return self._bases
 
     def _size_bytes(self, files: Files, root: Path) -> int:
-        """Of each segment, which all are of one size."""
+        """Of each segment; a crash may have left one too short."""
+        if len(self._bases) > 1:
+            return self._bases[1] - self._bases[0]
         first = files.open(root / "commitlog" / f"{self._bases[0]:0{NAME_DIGITS}d}")
         try:
             return first.size()

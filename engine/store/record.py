@@ -132,10 +132,17 @@ def hole_record(position: int, size_bytes: int, stored_ms: int) -> bytes:
     """A whole record in the place of bytes that are lost, at least `HOLE_BYTES_MIN`."""
     magic, topic = topic_field(HOLE_TOPIC)
     body = bytes(size_bytes - HOLE_BYTES_MIN)
-    own = OWN.pack(size_bytes, magic, body_crc(body), 0, 0, 0, position)
     host = bytes(IPV4_BYTES)
-    shared = SHARED_V4.pack(0, stored_ms, host, stored_ms, host, 0, 0)
-    record = own + shared + INT.pack(len(body)) + body + topic + SHORT.pack(CRC_BYTES)
+    own = (size_bytes, magic, body_crc(body), 0, 0, 0, position)
+    shared = (0, stored_ms, host, stored_ms, host, 0, 0)
+    record = (
+        OWN.pack(*own)
+        + SHARED_V4.pack(*shared)
+        + INT.pack(len(body))
+        + body
+        + topic
+        + SHORT.pack(CRC_BYTES)
+    )
     return record + _crc_property(record)
 
 

@@ -121,6 +121,8 @@ class LogScan:
         """Where the next whole record begins; None when there is none in this segment."""
         while position < stop:
             data = window.get(position, CHUNK_BYTES)
+            if not data:  # a crash while its end was cut off left the file too short
+                return None
             if data == bytes(len(data)):  # several times as fast as stripping zeros
                 position += len(data)
                 continue

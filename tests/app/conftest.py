@@ -17,7 +17,7 @@ from engine.clock import ManualClock
 from tests import stand_in
 from tests.app.security.oidc.strange_provider import CLIENT, SECRET, StrangeProvider
 from tests.makers import CLUSTER, EMBEDDED
-from tests.postgres import Cluster, find_programs
+from tests.postgres import Cluster, running_postgres
 
 URL = "http://127.0.0.1:8080"
 TICKS = 8
@@ -114,15 +114,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Cluster]:
     """A PostgreSQL that all tests share, each with a database of its own."""
-    programs = find_programs()
-    if programs is None:
-        pytest.skip("PostgreSQL is not installed (on Debian: apt-get install postgresql)")
-    cluster = Cluster(programs)
-    try:
-        cluster.make()
-        yield cluster
-    finally:
-        cluster.remove()
+    yield from running_postgres()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

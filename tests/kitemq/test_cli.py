@@ -91,7 +91,7 @@ def test_one_body_says_where_it_stands(
     assert (found.message_id, found.properties) == (row["message_id"], {"a": "b"})
 
 
-@pytest.mark.needs("timer_changes")
+@pytest.mark.capabilities("timer_changes")
 def test_what_waits_is_listed_recalled_moved_and_delivered(
     server: LiveServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -232,7 +232,7 @@ def test_tables_are_for_people(server: LiveServer, capsys: pytest.CaptureFixture
     assert "QUEUE" in out
 
 
-@pytest.mark.needs("inflight_figures")
+@pytest.mark.capabilities("inflight_figures")
 def test_no_ack_puts_messages_back(server: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:
     inside(server, capsys, "produce", "t", "--body", "x")
     code, out, _ = inside(server, capsys, "consume", "g", "t", "--count", "1", "--no-ack")
@@ -267,7 +267,7 @@ def test_tail_shows_what_is_there_and_what_comes_and_consumes_nothing(
     process.stdout.close()
 
 
-@pytest.mark.needs("inflight_figures")
+@pytest.mark.capabilities("inflight_figures")
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_consume_cleanly_and_puts_back_what_it_held(
     server: LiveServer, stop: signal.Signals
@@ -309,7 +309,7 @@ def test_bench_measures_and_cleans_up(
         assert list(client.topics.list()) == []
 
 
-@pytest.mark.needs("log_figures")
+@pytest.mark.capabilities("log_figures")
 def test_a_store_is_verified_while_its_server_runs(
     server: LiveServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -319,7 +319,7 @@ def test_a_store_is_verified_while_its_server_runs(
     assert (code, report["sound"], report["records"]) == (OK, True, 7)
 
 
-@pytest.mark.needs("log_figures")
+@pytest.mark.capabilities("log_figures")
 def test_a_damaged_store_exits_1_and_a_missing_one_2(
     server: LiveServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -338,7 +338,7 @@ def test_a_damaged_store_exits_1_and_a_missing_one_2(
     assert "no commit log" in err
 
 
-@pytest.mark.needs("log_figures")
+@pytest.mark.capabilities("log_figures")
 def test_two_stores_are_compared_and_what_differs_is_named(
     server: LiveServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -363,7 +363,7 @@ def test_two_stores_are_compared_and_what_differs_is_named(
     assert "no commit log" in err
 
 
-@pytest.mark.needs("log_figures")
+@pytest.mark.capabilities("log_figures")
 def test_a_store_whose_server_runs_is_not_repaired_and_a_sound_one_stays_as_it_is(
     server: LiveServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

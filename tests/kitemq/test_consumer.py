@@ -139,7 +139,7 @@ async def test_extension_ends_with_its_limit(server: LiveServer) -> None:
             assert await settled(again) is AckResult.DONE
 
 
-@pytest.mark.needs("uncounted_releases")
+@pytest.mark.capabilities("uncounted_releases")
 async def test_a_clean_stop_puts_back_what_nobody_began(server: LiveServer) -> None:
     send(server, 10)
     async with AsyncConsumer(server.named("g"), server.named("t"), server.url) as first:
@@ -175,7 +175,7 @@ async def test_stop_lets_a_handler_finish(server: LiveServer) -> None:
     assert lag(server).count == 0
 
 
-@pytest.mark.needs("inflight_figures")
+@pytest.mark.capabilities("inflight_figures")
 async def test_stop_puts_back_what_a_handler_could_not_finish_in_time(
     server: LiveServer,
 ) -> None:
@@ -218,7 +218,7 @@ async def test_an_ack_without_connection_is_delivered_by_the_next(server: LiveSe
             await consumer.receive(0.1)
 
 
-@pytest.mark.needs("member_shares")
+@pytest.mark.capabilities("member_shares")
 async def test_what_a_crashed_client_held_is_released_when_it_comes_back(
     server: LiveServer,
 ) -> None:
@@ -282,7 +282,7 @@ async def test_two_consumers_of_one_name_replace_each_other_ever_more_slowly(
         assert all(half / 2 <= s <= half for half, s in zip(whole, told, strict=True)), told
 
 
-@pytest.mark.needs("inflight_figures")
+@pytest.mark.capabilities("inflight_figures")
 async def test_no_more_than_prefetch_is_handed_out(server: LiveServer) -> None:
     send(server, 50)
     async with AsyncConsumer(

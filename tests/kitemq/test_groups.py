@@ -11,7 +11,7 @@ from tests.live import LiveServer
 pytestmark = pytest.mark.makers
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 def test_a_group_is_set_up_paused_and_resumed_by_command(
     server: LiveServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,7 +88,7 @@ def test_groups_are_listed_by_their_status(
     assert [(row["name"], row["status"]) for row in documents(out)] == [("quiet", "idle")]
 
 
-@pytest.mark.needs("member_shares")
+@pytest.mark.capabilities("member_shares")
 def test_members_and_locks_are_listed_and_a_difference_is_noted(
     server: LiveServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,7 +109,7 @@ def test_members_and_locks_are_listed_and_a_difference_is_noted(
     assert [(row["queue"], row["client"]) for row in documents(out)] == [(0, "w1"), (1, "w1")]
 
 
-@pytest.mark.needs("member_shares")
+@pytest.mark.capabilities("member_shares")
 def test_pulling_consumers_share_queues_lock_them_and_leave(server: LiveServer) -> None:
     with Client(server.url) as client:
         client.topics.create("orders", read_queues=4, write_queues=4)
@@ -128,7 +128,7 @@ def test_pulling_consumers_share_queues_lock_them_and_leave(server: LiveServer) 
         assert client.members.assignment("g", "orders", "w2") == [0, 1, 2, 3]
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 def test_a_broadcast_client_commits_and_reads_its_own_offsets(server: LiveServer) -> None:
     with Client(server.url) as client:
         client.topics.create("orders", read_queues=1, write_queues=1)

@@ -51,7 +51,7 @@ def waiting(server: LiveServer) -> dict[str, int]:
         return {item.message.body: item.due_ms for item in client.scheduled.list()}
 
 
-@pytest.mark.needs("timer_changes")
+@pytest.mark.capabilities("timer_changes")
 async def test_a_message_waits_as_long_as_it_is_told(server: LiveServer) -> None:
     begun_ms = time.time_ns() // 1_000_000
     at_ms = begun_ms + 900_000
@@ -73,7 +73,7 @@ async def test_a_message_waits_as_long_as_it_is_told(server: LiveServer) -> None
     assert set(due) == {"a", "b", "c", "d"}
 
 
-@pytest.mark.needs("timer_changes")
+@pytest.mark.capabilities("timer_changes")
 def test_a_waiting_message_is_recalled_delivered_and_moved(server: LiveServer) -> None:
     with Producer(server.url) as producer, Client(server.url) as client:
         results = [producer.send("t", body, delay_ms=300_000) for body in ("a", "b", "c")]
@@ -93,7 +93,7 @@ def test_a_waiting_message_is_recalled_delivered_and_moved(server: LiveServer) -
     assert sorted(message.body for message in stored(server, "t")) == ["b", "c"]
 
 
-@pytest.mark.needs("topic_overrides")
+@pytest.mark.capabilities("topic_overrides")
 async def test_a_message_arrives_with_everything_it_was_given(server: LiveServer) -> None:
     async with AsyncProducer(server.url) as producer:
         result = await producer.send(

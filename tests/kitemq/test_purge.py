@@ -8,7 +8,7 @@ from kitemq import Client, Message
 from kitemq.cli import main
 from tests.live import LiveServer
 
-pytestmark = [pytest.mark.makers, pytest.mark.needs("purges")]
+pytestmark = [pytest.mark.makers, pytest.mark.capabilities("purges")]
 
 OK, FAILED, REFUSED = range(3)
 

@@ -26,7 +26,7 @@ from kitemq import (
 from tests.live import LiveServer
 from tests.patience import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.makers, pytest.mark.needs("request_replies")]
+pytestmark = [pytest.mark.anyio, pytest.mark.makers, pytest.mark.capabilities("request_replies")]
 WAIT_S = 10.0
 
 

@@ -40,7 +40,7 @@ def test_a_client_looks_and_moves(consumed: LiveServer) -> None:
                 call()
 
 
-@pytest.mark.needs("reset_history")
+@pytest.mark.capabilities("reset_history")
 def test_a_client_takes_a_reset_back(consumed: LiveServer) -> None:
     with Client(consumed.url) as client:
         reset = client.groups.reset("g", "t", "shift", by=-3, force=True)
@@ -92,7 +92,7 @@ def test_a_dry_run_shows_the_queues_and_changes_nothing(
             assert list(client.groups.resets("g")) == []
 
 
-@pytest.mark.needs("reset_history")
+@pytest.mark.capabilities("reset_history")
 def test_without_a_yes_nothing_moves_and_with_one_it_can_be_undone(
     consumed: LiveServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,7 @@ def filled(server: LiveServer) -> LiveServer:
     return server
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 def test_a_search_goes_on_over_its_pages(filled: LiveServer) -> None:
     with Client(filled.url) as client:
         assert len(list(client.messages.search("orders"))) == 450
@@ -41,7 +41,7 @@ def test_a_search_goes_on_over_its_pages(filled: LiveServer) -> None:
         assert len(client.messages.find_by_key("orders", "k", limit=64, end_ms=1)) == 0
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 def test_one_text_finds_ids_keys_and_names(
     filled: LiveServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,7 +57,7 @@ def test_one_text_finds_ids_keys_and_names(
     assert "topics (1): orders" in err
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 def test_the_command_lists_the_newest_first(
     filled: LiveServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,7 +68,7 @@ def test_the_command_lists_the_newest_first(
     assert "give a higher --limit, or an earlier --until" in err
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 def test_the_command_says_how_far_it_looked(
     filled: LiveServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

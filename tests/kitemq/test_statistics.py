@@ -9,7 +9,7 @@ from kitemq.cli import main
 from kitemq.errors import NotFound
 from tests.live import LiveServer
 
-pytestmark = [pytest.mark.makers, pytest.mark.needs("traffic_figures")]
+pytestmark = [pytest.mark.makers, pytest.mark.capabilities("traffic_figures")]
 
 
 def words(server: LiveServer, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

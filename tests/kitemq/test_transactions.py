@@ -77,7 +77,7 @@ async def test_the_end_of_the_block_commits_and_an_exception_rolls_back(server: 
     assert await asyncio.to_thread(bodies, server) == ["good"]
 
 
-@pytest.mark.needs("transaction_queries")
+@pytest.mark.capabilities("transaction_queries")
 def test_synchronous_code_does_the_same(server: LiveServer) -> None:
     server.stop()
     server._settings = type(server._settings)(  # checks must not decide anything here
@@ -118,7 +118,7 @@ def test_a_refusal_says_what_to_mend(server: LiveServer) -> None:
         TransactionProducer("g", "http://127.0.0.1:9").start()
 
 
-@pytest.mark.needs("transaction_queries")
+@pytest.mark.capabilities("transaction_queries")
 @pytest.mark.parametrize("decision", [Decision.COMMIT, Decision.ROLLBACK])
 async def test_a_live_producer_of_the_group_answers_for_one_that_died(
     server: LiveServer, decision: Decision
@@ -154,7 +154,7 @@ async def test_a_live_producer_of_the_group_answers_for_one_that_died(
     assert await asyncio.to_thread(bodies, server) == expected
 
 
-@pytest.mark.needs("transaction_queries")
+@pytest.mark.capabilities("transaction_queries")
 async def test_a_checker_that_fails_is_asked_again(server: LiveServer) -> None:
     calls: list[int] = []
 
@@ -170,7 +170,7 @@ async def test_a_checker_that_fails_is_asked_again(server: LiveServer) -> None:
     assert calls[:2] == [1, 2]
 
 
-@pytest.mark.needs("transaction_queries")
+@pytest.mark.capabilities("transaction_queries")
 async def test_checks_go_on_and_calls_wait_over_a_restart_of_the_server(server: LiveServer) -> None:
     is_back = threading.Event()
 
@@ -213,7 +213,7 @@ async def test_a_replaced_producer_goes_on_once_its_name_is_free(
     await first.stop()
 
 
-@pytest.mark.needs("transaction_queries")
+@pytest.mark.capabilities("transaction_queries")
 def test_a_program_without_a_connection_polls_and_an_operator_decides(server: LiveServer) -> None:
     with Client(server.url) as client:
         new = NewMessage("x", transaction_group="g")

@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from tests.patience import until
+from tests.postgres import Cluster as Postgres
+from tests.postgres import running_postgres
 from tests.rocketmq.cluster import ApacheCluster
 from tests.rocketmq.test_serve import LIMIT_S, Gateway, cluster, group, pytestmark, server, topic
 
@@ -20,18 +23,25 @@ __all__ = ["cluster", "group", "pytestmark", "server", "topic"]
 class Sharing(Gateway):
     """A server whose database others have as well."""
 
-    def __init__(self, data: Path, name_server: str, database: Path) -> None:
+    def __init__(self, data: Path, name_server: str, database: str) -> None:
         super().__init__(data, name_server)
         self._database = database
 
     def command(self) -> Sequence[str]:
-        return [*super().command(), "--database-url", f"sqlite:///{self._database}"]
+        return [*super().command(), "--database-url", self._database]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    yield from running_postgres()
 
 
 @pytest.fixture
-def pair(cluster: ApacheCluster, tmp_path: Path) -> Iterator[tuple[Sharing, Sharing]]:
-    database = tmp_path / "shared.db"
+def pair(
+    cluster: ApacheCluster, postgres: Postgres, tmp_path: Path
+) -> Iterator[tuple[Sharing, Sharing]]:
     with (
+        postgres.database() as database,
         Sharing(tmp_path / "one", cluster.name_server, database) as one,
         Sharing(tmp_path / "two", cluster.name_server, database) as two,
     ):
@@ -139,6 +149,14 @@ def test_dismissed_dead_letters_have_a_note_and_are_left_out(
     restored = server.api("POST", f"{letters}/restore", {"dismissal": answer["id"]})
     assert restored["count"] == 2
     until(lambda: counts(server, group)["open"] == 6, limit_s=LIMIT_S)
+
+
+def test_two_servers_have_the_same_users_and_the_same_trail(pair: tuple[Sharing, Sharing]) -> None:
+    one, two = pair
+    one.api("POST", "/topics", {"name": f"topic-{uuid4().hex[:10]}"})
+    assert [each["action"] for each in two.api("GET", "/audit")["items"]] == ["topic.create"]
+    one.api("POST", "/users", {"name": "ann", "password": "long enough 1", "role": "admin"})
+    until(lambda: two.ask("GET", "/api/v1/topics")[0] == 401, limit_s=LIMIT_S)
 
 
 def test_two_servers_send_once_though_one_is_killed(

@@ -102,6 +102,7 @@ async def test_a_group_is_created_changed_and_deleted_and_each_is_in_the_trail(
         "ordered": False,
         "status": "idle",
         "status_reason": "not_begun",
+        "unknown": "",
         "dismiss_when_resent": False,
     }
     answer = await running.http.patch("/api/v1/groups/billing", json={"consume_enabled": False})

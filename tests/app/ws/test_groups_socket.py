@@ -37,7 +37,7 @@ def bodies(peer: Peer) -> list[bytes]:
     return list(peer.hear(DeliverFrame)[1].bodies)
 
 
-@pytest.mark.needs("member_shares")
+@pytest.mark.capabilities("member_shares")
 def test_a_subscription_makes_its_client_a_member_until_it_ends(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -55,7 +55,7 @@ def test_a_subscription_makes_its_client_a_member_until_it_ends(
     until(lambda: not members(server))
 
 
-@pytest.mark.needs("member_shares")
+@pytest.mark.capabilities("member_shares")
 def test_a_new_connection_of_a_client_keeps_it_a_member(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -92,7 +92,7 @@ def test_who_subscribes_during_a_pause_gets_all_at_its_end(
     assert bodies(peer) == [b"1"]
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 def test_a_paused_topic_comes_when_it_is_resumed(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -105,7 +105,7 @@ def test_a_paused_topic_comes_when_it_is_resumed(
     assert bodies(peer) == [b"1"]
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 def test_in_a_broadcast_every_subscriber_gets_everything(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -124,7 +124,7 @@ def test_in_a_broadcast_every_subscriber_gets_everything(
     assert (bodies(peer), bodies(other)) == ([b"2"], [b"2"])
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 def test_a_broadcast_client_that_comes_back_is_told_what_it_holds(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:

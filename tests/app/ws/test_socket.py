@@ -155,7 +155,7 @@ def test_a_send_says_where_each_message_stands(meet: Callable[..., Peer]) -> Non
     assert len(chosen[0]) == 32
 
 
-@pytest.mark.needs("topic_overrides")
+@pytest.mark.capabilities("topic_overrides")
 def test_a_flushed_send_is_answered_once_it_is_on_the_disk(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -264,7 +264,7 @@ def test_an_arrival_wakes_a_push_that_waits(meet: Callable[..., Peer]) -> None:
     assert consumer.hear(DeliverFrame)[1].bodies == [b"1"]
 
 
-@pytest.mark.needs("uncounted_releases")
+@pytest.mark.capabilities("uncounted_releases")
 def test_every_way_to_settle_has_its_answer(meet: Callable[..., Peer]) -> None:
     peer = meet("me")
     peer.ask(send_of(*[b"%d" % n for n in range(4)]), SentFrame)
@@ -296,7 +296,7 @@ def test_after_unsubscribe_nothing_comes_but_receipts_still_count(
     assert peer.ask(AckFrame("g", receipts), ResultFrame).results == [ResultCode.DONE]
 
 
-@pytest.mark.needs("member_shares")
+@pytest.mark.capabilities("member_shares")
 def test_a_client_that_comes_back_is_told_what_it_holds(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -313,7 +313,7 @@ def test_a_client_that_comes_back_is_told_what_it_holds(
     assert back.ask(AckFrame("g", receipts), ResultFrame).results == [ResultCode.DONE] * 2
 
 
-@pytest.mark.needs("member_shares")
+@pytest.mark.capabilities("member_shares")
 def test_a_clean_goodbye_puts_back_what_was_held(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -328,7 +328,7 @@ def test_a_clean_goodbye_puts_back_what_was_held(
     assert other.hear(DeliverFrame)[1].attempts == [1]
 
 
-@pytest.mark.needs("member_shares")
+@pytest.mark.capabilities("member_shares")
 def test_a_clean_goodbye_puts_back_more_than_one_call_may_name(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -521,7 +521,7 @@ def test_text_that_is_no_request_is_answered_with_what_is_wrong(
         assert answer["detail"]
 
 
-@pytest.mark.needs("member_shares")
+@pytest.mark.capabilities("member_shares")
 def test_an_operator_disconnects_a_client_and_what_it_held_comes_back(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
@@ -570,7 +570,7 @@ def test_a_compressed_body_is_pushed_as_it_was_sent(
     )
 
 
-@pytest.mark.needs("uncounted_releases")
+@pytest.mark.capabilities("uncounted_releases")
 def test_bodies_too_large_for_one_frame_are_pushed_in_several(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:

@@ -66,6 +66,23 @@ def test_a_killed_standby_keeps_what_it_has_behind_its_leaders_hole(
     assert not pair.standby.parts.store.damages
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_file_of_the_log_that_a_crash_left_too_short_is_read_to_its_end(
+    pair: Pair, number: int
+) -> None:
+    pair.send(*BODIES[:5])
+    pair.disk.kill()
+    files = FakeFiles(pair.disk)
+    size, end = settings().segment_bytes, scan_directory(DATA, files).end
+    log = pair.disk.shown[DATA / "commitlog" / f"{number * size:020d}"]
+    assert log is not None
+    del log.shown[5000:]
+    scan = scan_directory(DATA, files)
+    assert scan.whole_end == number * size
+    assert scan.end == (number * size or end)
+
+
 def test_a_hole_is_named_and_what_it_had_is_set_aside(pair: Pair) -> None:
     pair.send(*BODIES[:3])
     take(pair.disk, BODIES[1:2], kept_bytes=5000)

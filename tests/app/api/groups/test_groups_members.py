@@ -6,7 +6,7 @@ import pytest
 
 from tests.app.conftest import App, Starter
 
-pytestmark = [pytest.mark.anyio, pytest.mark.makers, pytest.mark.needs("member_shares")]
+pytestmark = [pytest.mark.anyio, pytest.mark.makers, pytest.mark.capabilities("member_shares")]
 
 
 async def beat(app: App, client: str, status: int = 200, **said: object) -> Any:

@@ -28,7 +28,7 @@ def bodies(deliveries: list[Any]) -> list[str]:
     return [each["body"] for each in deliveries]
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 async def test_every_setting_is_kept_shown_and_changed(running: App) -> None:
     settings = {
         "mode": "broadcast",
@@ -104,7 +104,7 @@ async def test_a_group_is_paused_and_resumed_and_both_are_in_the_trail(running: 
     await running.post("/groups/nobody/pause", None, 404)
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 async def test_one_topic_of_a_group_is_paused(running: App) -> None:
     await running.send("orders", "a")
     await running.send("other", "b")
@@ -130,7 +130,7 @@ async def test_a_long_poll_that_waits_is_told_of_the_pause(running: App) -> None
     assert (await polling)["errors"][0]["remedy"] == "resume it"
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 async def test_a_broadcast_gives_every_client_everything_and_wants_their_names(
     running: App,
 ) -> None:
@@ -151,7 +151,7 @@ async def test_a_broadcast_gives_every_client_everything_and_wants_their_names(
     assert offsets["queues"][0]["offset"] == "1"
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 async def test_a_broadcast_wakes_every_long_poll(running: App) -> None:
     await one_queue(running)
     await create(running, mode="broadcast")
@@ -165,7 +165,7 @@ async def test_a_broadcast_wakes_every_long_poll(running: App) -> None:
     assert [bodies(got) for got in await asyncio.gather(*polls)] == [["a"], ["a"]]
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 async def test_a_broadcast_client_that_pulls_commits_for_itself(running: App) -> None:
     await one_queue(running)
     await running.send("orders", "a", "b")
@@ -179,7 +179,7 @@ async def test_a_broadcast_client_that_pulls_commits_for_itself(running: App) ->
     assert queue["offset"] == "1"
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 async def test_offsets_say_where_a_pulling_consumer_begins(running: App) -> None:
     await one_queue(running)
     await running.send("orders", "a", "b")
@@ -191,7 +191,7 @@ async def test_offsets_say_where_a_pulling_consumer_begins(running: App) -> None
     assert queue["start"] == "0", "the topic is young"
 
 
-@pytest.mark.needs("group_policies")
+@pytest.mark.capabilities("group_policies")
 async def test_exact_retries_come_back_to_the_millisecond(running: App) -> None:
     await one_queue(running)
     await create(running, retry_policy={"kind": "steps", "delays_ms": [1234]})

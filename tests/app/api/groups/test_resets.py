@@ -58,7 +58,7 @@ async def test_a_preview_shows_each_queue_and_changes_nothing(consumed: App) -> 
     assert await trail(consumed) == []
 
 
-@pytest.mark.needs("reset_history")
+@pytest.mark.capabilities("reset_history")
 async def test_a_previewed_reset_is_applied_listed_and_undone_and_all_is_in_the_trail(
     consumed: App,
 ) -> None:
@@ -119,7 +119,7 @@ async def test_offsets_that_moved_answer_409_with_a_fresh_preview(consumed: App)
     assert await committed(consumed) == "0"
 
 
-@pytest.mark.needs("reset_history")
+@pytest.mark.capabilities("reset_history")
 async def test_an_undo_where_the_group_went_on_answers_409_until_it_was_looked_at(
     consumed: App,
 ) -> None:
@@ -196,7 +196,7 @@ async def test_a_receive_that_waits_gets_what_a_reset_brings_back(consumed: App)
     assert [each["body"] for each in await waiting] == ["a", "b", "c", "d"]
 
 
-@pytest.mark.needs("reset_history")
+@pytest.mark.capabilities("reset_history")
 async def test_the_history_comes_in_pages(consumed: App) -> None:
     for _ in range(5):
         await consumed.post(PATH, {**EARLIEST, "force": True}, 201)

@@ -9,7 +9,7 @@ import pytest
 from tests.app.conftest import LIMIT_S, App, Starter
 from tests.app.network.test_leaving import scope_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.makers, pytest.mark.needs("request_replies")]
+pytestmark = [pytest.mark.anyio, pytest.mark.makers, pytest.mark.capabilities("request_replies")]
 
 
 def asking(app: App, body: str = "q", **given: Any) -> "asyncio.Task[httpx.Response]":

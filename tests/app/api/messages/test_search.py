@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.cluster import scan as cluster_scan
 from app.services.search import AT_ONCE_MAX, WAITING_MAX
 from engine.broker import ScanQuery
 from engine.errors import Busy
@@ -36,7 +37,7 @@ def bodies(found: list[Any]) -> list[str]:
     return [item["body"] for page in found for item in page["items"]]
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 async def test_a_search_says_how_far_it_looked_and_goes_on_to_the_end(filled: App) -> None:
     found = await all_pages(filled, "filter=paid&limit=5")
     assert bodies(found) == [f"order {number}." for number in range(0, 60, 5)]
@@ -46,7 +47,7 @@ async def test_a_search_says_how_far_it_looked_and_goes_on_to_the_end(filled: Ap
     assert last["reached_ms"] == filled.clock.now_ms() - 1000
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 async def test_the_newest_come_first_over_all_pages(filled: App) -> None:
     pages = await all_pages(filled, "order=newest&limit=7")
     assert bodies(pages) == [f"order {number}." for number in reversed(range(60))]
@@ -55,18 +56,19 @@ async def test_the_newest_come_first_over_all_pages(filled: App) -> None:
     assert bodies(pages) == [f"order {number}." for number in range(55, -1, -5)]
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 async def test_a_cursor_is_of_one_order(filled: App) -> None:
     cursor = (await filled.get("/topics/orders/search?order=newest&limit=7"))["next_cursor"]
     problem = await filled.get(f"/topics/orders/search?limit=7&cursor={cursor}", 422)
     assert problem["errors"][0]["field"] == "cursor"
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 async def test_a_search_whose_time_is_up_gives_a_cursor(
     filled: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan, "STEP_RECORDS_MAX", 7)
+    monkeypatch.setattr(cluster_scan, "LOOK_AT_ONCE", 7)
     first = await filled.get("/topics/orders/search?budget_ms=0&contains=9.")
     assert first["next_cursor"] is not None
     assert first["scanned"] == 7
@@ -74,7 +76,7 @@ async def test_a_search_whose_time_is_up_gives_a_cursor(
     assert bodies(found) == [f"order {number}." for number in range(9, 60, 10)]
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 async def test_time_and_sql_narrow_it_down(filled: App) -> None:
     now_ms = filled.clock.now_ms()
     query = f"begin_ms={now_ms - 10_000}&end_ms={now_ms - 5000}"
@@ -83,7 +85,7 @@ async def test_time_and_sql_narrow_it_down(filled: App) -> None:
     assert bodies(await all_pages(filled, query)) == ["order 50."]
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 @pytest.mark.parametrize(
     ("query", "field", "status"),
     [
@@ -108,7 +110,7 @@ async def test_a_key_is_found_within_a_time(filled: App) -> None:
     assert bodies([found]) == ["order 52."]
 
 
-@pytest.mark.needs("key_pages")
+@pytest.mark.capabilities("key_pages")
 async def test_a_key_of_more_than_64_messages_is_read_to_its_end(filled: App) -> None:
     for number in range(111):
         await filled.send("flights", f"flight {number}", keys=["N14228"])
@@ -148,7 +150,7 @@ def bodies_of(found: Any) -> list[str]:
     return [message["body"] for message in found["messages"]]
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 async def test_others_are_served_while_a_search_goes_on(filled: App) -> None:
     """Every step gives way to others."""
     turns = 0
@@ -165,7 +167,7 @@ async def test_others_are_served_while_a_search_goes_on(filled: App) -> None:
     assert turns > 2
 
 
-@pytest.mark.needs("content_search")
+@pytest.mark.capabilities("content_search")
 async def test_more_searches_than_may_wait_are_turned_away(filled: App) -> None:
     search = filled.app.services.search
     query = ScanQuery("orders", contains="nothing")

@@ -72,7 +72,7 @@ async def test_a_nacked_message_comes_back_after_its_wait_then_lies_in_the_dead_
     assert (await running.get("/groups/billing/lag"))["dead"] == 1
 
 
-@pytest.mark.needs("uncounted_releases")
+@pytest.mark.capabilities("uncounted_releases")
 async def test_a_released_message_is_delivered_again_without_counting(running: App) -> None:
     await running.send("orders", "x")
     [first] = await running.receive("billing", "orders")
@@ -188,7 +188,7 @@ async def test_a_raw_body_keeps_its_bytes_and_what_its_headers_say(running: App)
     assert delivery["properties"] == {"colour": "grün", "content-type": "image/png"}
 
 
-@pytest.mark.needs("topic_overrides")
+@pytest.mark.capabilities("topic_overrides")
 async def test_a_raw_body_asks_for_its_durability_by_a_header(running: App) -> None:
     headers = {"Content-Type": "image/png", "KiteMQ-Durability": "flushed"}
     answer = await running.http.post(

@@ -27,7 +27,7 @@ async def trail(running: App) -> list[Any]:
     return list((await running.get("/audit?object_kind=topic&object_name=orders"))["items"])
 
 
-@pytest.mark.needs("purges")
+@pytest.mark.capabilities("purges")
 async def test_a_purge_takes_what_was_asked_for_and_is_in_the_trail(running: App) -> None:
     await made(running)
     done = await running.post("/topics/orders/purge", {"before_offset": {"0": "3"}})
@@ -44,7 +44,7 @@ async def test_a_purge_takes_what_was_asked_for_and_is_in_the_trail(running: App
     assert json.loads(entry["after_json"])["count"] == 3
 
 
-@pytest.mark.needs("purges")
+@pytest.mark.capabilities("purges")
 async def test_a_preview_counts_and_leaves_no_entry(running: App) -> None:
     await made(running)
     would = await running.post("/topics/orders/purge", {"all": True, "dry_run": True})
@@ -53,7 +53,7 @@ async def test_a_preview_counts_and_leaves_no_entry(running: App) -> None:
     assert [entry["action"] for entry in await trail(running)] == ["topic.create"]
 
 
-@pytest.mark.needs("purges")
+@pytest.mark.capabilities("purges")
 async def test_a_purge_by_time_takes_what_is_older(running: App) -> None:
     await made(running)
     running.clock.advance(10)
@@ -63,7 +63,7 @@ async def test_a_purge_by_time_takes_what_is_older(running: App) -> None:
     assert await left(running) == ["young"]
 
 
-@pytest.mark.needs("purges")
+@pytest.mark.capabilities("purges")
 @pytest.mark.parametrize(
     ("order", "status", "field"),
     [
@@ -85,13 +85,13 @@ async def test_a_purge_that_is_wrong_names_the_field_and_takes_nothing(
     assert len(await left(running)) == 5
 
 
-@pytest.mark.needs("purges")
+@pytest.mark.capabilities("purges")
 async def test_the_engines_own_topics_and_unknown_ones_are_not_purged(running: App) -> None:
     await running.post("/topics/SCHEDULE_TOPIC_XXXX/purge", {"all": True}, 403)
     await running.post("/topics/nowhere/purge", {"all": True}, 404)
 
 
-@pytest.mark.needs("purges")
+@pytest.mark.capabilities("purges")
 async def test_a_group_that_was_overtaken_shows_what_it_lost(running: App) -> None:
     await made(running)
     await running.receive("g", "orders")
@@ -101,7 +101,7 @@ async def test_a_group_that_was_overtaken_shows_what_it_lost(running: App) -> No
     assert [queue["expired"] for queue in queues if queue["topic"] == "orders"] == [4]
 
 
-@pytest.mark.needs("topic_overrides")
+@pytest.mark.capabilities("topic_overrides")
 async def test_a_topic_can_have_an_age_of_its_own(running: App) -> None:
     new = {"name": "orders", "retention_ms": 60_000}
     assert (await running.post("/topics", new, 201))["retention_ms"] == 60_000
@@ -112,7 +112,7 @@ async def test_a_topic_can_have_an_age_of_its_own(running: App) -> None:
     assert json.loads((await trail(running))[1]["before_json"])["retention_ms"] == 60_000
 
 
-@pytest.mark.needs("log_figures")
+@pytest.mark.capabilities("log_figures")
 async def test_retention_says_what_is_in_force(running: App) -> None:
     await made(running)
     found = await running.get("/retention")

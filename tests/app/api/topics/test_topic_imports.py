@@ -34,7 +34,7 @@ async def trail(app: App) -> list[tuple[str, str]]:
     return [(item["action"], item["object_name"]) for item in items]
 
 
-@pytest.mark.needs("topic_overrides")
+@pytest.mark.capabilities("topic_overrides")
 async def test_a_dry_run_tells_each_row_and_changes_nothing(running: App) -> None:
     await running.post("/topics", {"name": "orders", "read_queues": 8, "write_queues": 8}, 201)
     await running.post("/topics", {"name": "steady"}, 201)
@@ -127,7 +127,7 @@ async def test_what_was_seen_in_a_dry_run_is_what_is_changed_or_nothing(running:
     assert (await running.get("/topics/orders"))["permission"] == 6
 
 
-@pytest.mark.needs("topic_overrides")
+@pytest.mark.capabilities("topic_overrides")
 @pytest.mark.parametrize("kind", ["csv", "ndjson"])
 async def test_the_file_that_a_list_makes_brings_its_topics_back(running: App, kind: str) -> None:
     given = [
