@@ -8,10 +8,24 @@ promise; what must not fall apart is one verb.
 from abc import abstractmethod
 from collections.abc import Sequence
 
+import msgspec
+
 from app.capabilities import LACKS, not_supported
 from app.messaging import VerbSet, verb
-from engine.broker import Broker, DeadLetters, Journey, Members, ReplayJobs, Traces
-from engine.errors import Busy, Refused
+from engine.broker import (
+    Broker,
+    DeadLetters,
+    Journey,
+    Members,
+    OffsetMove,
+    OffsetResets,
+    ReplayJobs,
+    Reset,
+    ResetPreview,
+    ResetTarget,
+    Traces,
+)
+from engine.errors import Busy, Conflict, Refused
 from engine.message import StoredMessage
 from kitemq.model.brokers import BrokerItem
 
@@ -68,6 +82,48 @@ class ReplayVerbs(VerbSet[ReplayJobs]):
     outcomes = verb(ReplayJobs.outcomes)
 
 
+class ResetOrder(msgspec.Struct, frozen=True):
+    """The queues and target of a reset; without `queues`, all that can be read.
+
+    With `goals` each topic's queue goes to an offset of its own, or stays if that is None.
+    """
+
+    topics: Sequence[str]
+    target: ResetTarget
+    queues: Sequence[int] = ()
+    goals: Sequence[tuple[str, int, int | None]] = ()
+
+
+class ResetIncomplete(Conflict):
+    """A cluster moved `moved`, and some of its brokers did not confirm the other queues."""
+
+    code = "reset_incomplete"
+
+    def __init__(self, detail: str, moved: Sequence[OffsetMove]) -> None:
+        super().__init__(detail, field="queues", remedy="preview the reset, and apply it again")
+        self.moved = moved
+
+
+class ResetVerbs(VerbSet[OffsetResets]):
+    """Resets of groups. An order is what to reset, or the number of a reset that is undone."""
+
+    get = verb(OffsetResets.get)
+    history = verb(OffsetResets.history)
+
+    @abstractmethod
+    async def preview(self, group: str, order: ResetOrder | int) -> ResetPreview:
+        """Preview a reset; changes nothing. Raises as `OffsetResets.plan` and its siblings do."""
+
+    @abstractmethod
+    async def apply(
+        self, group: str, order: ResetOrder | int, *, precondition: str, force: bool
+    ) -> Reset:
+        """Move the group as `OffsetResets.apply` does; its number is 0 where none is remembered.
+
+        Raises ResetIncomplete where a broker went away meanwhile.
+        """
+
+
 class JourneyVerbs(VerbSet[Traces]):
     """What is known of single messages, and of the recording of that."""
 
@@ -86,6 +142,7 @@ class Administration(VerbSet[Broker]):
     dead_letters: DeadLetterLists
     replays: ReplayVerbs
     journeys: JourneyVerbs
+    resets: ResetVerbs
 
     # -- topics ---------------------------------------------------------------------------------
 

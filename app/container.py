@@ -229,7 +229,7 @@ class Services:
         self.message_imports = MessageImports(self.messaging, clock)
         self.purges = Purges(host, administration, self.audit)
         self.groups = Groups(administration, self.messaging.members, self.audit)
-        self.resets = Resets(host, self.audit)
+        self.resets = Resets(administration, self.audit)
         self.journeys = Journeys(administration.journeys, self.search)
         self.replays = Replays(self.messaging, administration, self.audit)
         self.replay_copies = ReplayCopies(administration.replays, database)

@@ -9,10 +9,23 @@ from app.administration import (
     JourneyVerbs,
     MemberLists,
     ReplayVerbs,
+    ResetOrder,
+    ResetVerbs,
 )
 from app.engine_messaging import HostVerbs
 from app.host import EngineHost
-from engine.broker import Broker, DeadLetters, Journey, Members, ReplayJobs, Traces
+from engine.broker import (
+    Broker,
+    DeadLetters,
+    Journey,
+    Members,
+    OffsetResets,
+    ReplayJobs,
+    Reset,
+    ResetPlan,
+    ResetPreview,
+    Traces,
+)
 from engine.message import StoredMessage
 
 
@@ -63,6 +76,37 @@ class EngineJourneyVerbs(HostVerbs, JourneyVerbs):
             await asyncio.sleep(0)
 
 
+class EngineResetVerbs(HostVerbs, ResetVerbs):
+    """`ResetVerbs` of a started `EngineHost`, with the work spread over turns of the loop."""
+
+    @property
+    def _engine(self) -> OffsetResets:
+        return self._host.broker.resets
+
+    async def preview(self, group: str, order: ResetOrder | int) -> ResetPreview:
+        return (await self._plan(group, order)).preview()
+
+    async def apply(
+        self, group: str, order: ResetOrder | int, *, precondition: str, force: bool
+    ) -> Reset:
+        plan = await self._plan(group, order)
+        return self._engine.apply(plan, precondition=precondition, force=force)
+
+    async def _plan(self, group: str, order: ResetOrder | int) -> ResetPlan:
+        resets = self._engine
+        if isinstance(order, int):
+            return resets.plan_undo(group, order)
+        if order.goals:
+            goals = {(topic, queue): offset for topic, queue, offset in order.goals}
+            return resets.plan_offsets(group, goals)
+        plan = resets.plan(group, order.topics, order.target, queues=order.queues)
+        has_more = plan.step()
+        while has_more:
+            await asyncio.sleep(0)
+            has_more = plan.step()
+        return plan
+
+
 class EngineAdministration(HostVerbs, Administration):
     """`Administration` of a started `EngineHost`, on the loop's thread."""
 
@@ -72,6 +116,7 @@ class EngineAdministration(HostVerbs, Administration):
         self.dead_letters = EngineDeadLetterLists(host)
         self.replays = EngineReplayVerbs(host)
         self.journeys = EngineJourneyVerbs(host)
+        self.resets = EngineResetVerbs(host)
 
     @property
     def _engine(self) -> Broker:

@@ -32,6 +32,8 @@ from engine.delivery.pull import PullAnswer, PullResult, PullStatus
 from engine.delivery.rebalance import Strategy
 from engine.delivery.receive_targets import paused_error
 from engine.delivery.reset_plan import (
+    STAY,
+    Goal,
     OffsetsMoved,
     QueueMove,
     ResetNote,
@@ -39,6 +41,11 @@ from engine.delivery.reset_plan import (
     ResetPreview,
     ResetTarget,
     ResetTo,
+    check_reset,
+    check_reset_goals,
+    reset_moves,
+    reset_places,
+    reset_token,
 )
 from engine.delivery.resets import OffsetResets
 from engine.delivery.start import StartAt
@@ -188,6 +195,7 @@ __all__ = [
     "KERNEL",
     "REPLY_TOPIC",
     "RETRY_PREFIX",
+    "STAY",
     "AckResult",
     "ActivePin",
     "Asker",
@@ -219,6 +227,7 @@ __all__ = [
     "ExtendResult",
     "Filter",
     "FoundReply",
+    "Goal",
     "GroupConfig",
     "GroupLag",
     "GroupMetrics",
@@ -330,6 +339,8 @@ __all__ = [
     "changed_topic",
     "check_deletable",
     "check_group",
+    "check_reset",
+    "check_reset_goals",
     "check_topic",
     "check_transaction_topic",
     "client_traces_of",
@@ -344,6 +355,9 @@ __all__ = [
     "origin_of",
     "parse_filter",
     "paused_error",
+    "reset_moves",
+    "reset_places",
+    "reset_token",
     "tag_hash",
     "topic_exists",
     "total",

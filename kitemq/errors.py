@@ -124,6 +124,7 @@ REFUSED_CODES = frozenset(
         "offsets_moved",
         "read_only",
         "refused",
+        "reset_incomplete",
         "right_missing",
         "standby",
         "transaction_committed",

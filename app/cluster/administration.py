@@ -17,6 +17,7 @@ from app.cluster.verbs.journeys import ClusterJourneys
 from app.cluster.verbs.member_lists import ClusterMemberLists
 from app.cluster.verbs.records import ClusterRecords
 from app.cluster.verbs.replay_jobs import ClusterReplayVerbs
+from app.cluster.verbs.resets import ClusterResets
 from app.cluster.verbs.topic_lists import ClusterTopicLists
 from app.db.worker import DatabaseWorker
 from engine.broker import Broker, Health
@@ -45,6 +46,7 @@ class ClusterAdministration(
         self.replays = ClusterReplayVerbs(catalog, letters, marks, jobs, examiner, clock)
         self.records = ClusterRecords(catalog, self)
         self.journeys = ClusterJourneys(catalog, self.records, letters)
+        self.resets = ClusterResets(catalog, self, self)
         self.runner = ClusterReplayRunner(jobs, marks, examiner, copies, clock)
 
     @property

@@ -264,15 +264,39 @@ class ClusterGroups:
         """Have a message retried, or given up, as a pushed client does."""
         await self._link.ask(broker, RequestCode.CONSUMER_SEND_MSG_BACK, fields)
 
-    async def commit(self, name: str, queue: ClusterQueue, offset: int) -> None:
-        """Set the next message that the group gets from a queue, backwards too."""
+    async def commit(self, name: str, queue: ClusterQueue, offset: int) -> bool:
+        """Set the next message that the group gets from a queue, backwards too.
+
+        False where the group was reset, and has not read the queue since.
+        """
         fields = {
             "consumerGroup": name,
             "topic": queue.topic,
             "queueId": queue.queue,
             "commitOffset": offset,
         }
-        await self._link.ask(queue.broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+        answer = await self._link.ask(
+            queue.broker,
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            fields,
+            allowed=(ResponseCode.ILLEGAL_OPERATION,),  # of KiteMQ; Apache says it in a remark
+        )
+        return answer.code == ResponseCode.SUCCESS and "reset" not in answer.remark
+
+    async def reset(self, name: str, queue: ClusterQueue, offset: int) -> None:
+        """The same for consumers that are connected, too: each goes on there when it asks next.
+
+        The broker forgets what it holds for POP, and takes no commit until then.
+        """
+        fields = {
+            "group": name,
+            "topic": queue.topic,
+            "queueId": queue.queue,
+            "offset": offset,
+            "timestamp": -1,
+            "isForce": True,
+        }
+        await self._link.ask(queue.broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
 
     async def _committed(
         self, name: str, queue: ClusterQueue, *, is_zero_if_young: bool

@@ -52,7 +52,7 @@ class Audit:
     async def change(
         self, actor: Actor, action: str, name: str, *, kind: str = "", before: object = None
     ) -> AsyncIterator[Change]:
-        """Audit the change made inside: its `after`, or the code of the error it raised.
+        """Audit the change made inside: its `after`, and the code of the error it raised.
 
         `kind` is that of the object, by default the first part of the action, as in "topic.create".
         Raises Busy (`audit_unavailable`) before anything is changed if no entry can be written.
@@ -62,7 +62,7 @@ class Audit:
         try:
             yield change
         except EngineError as error:
-            await self._finish(entry_id, "", error.code)
+            await self._finish(entry_id, json_text(change.after), error.code)
             vars(error)[AUDITED] = True
             raise
         except BaseException:

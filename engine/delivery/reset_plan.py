@@ -3,16 +3,21 @@
 `resets.py` makes plans and carries them out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
+from engine.delivery.changes import OffsetMove
 from engine.delivery.queue_progress import QueueProgress
-from engine.errors import Conflict, Invalid
+from engine.errors import Conflict, Invalid, QueueNotFound, Refused
+from engine.legality import QUEUE_MAX
+from engine.topic.names import RETRY_PREFIX, retry_topic
 
+TOPICS_MAX = 64
+QUEUES_MAX = 1024  # as many as one topic can have: some 10 ms of work
 STEP_QUEUES_MAX = 16  # whose place in time is searched in one step: some 20 small reads each
 VALUE_MAX = 2**63 - 1
 
@@ -61,7 +66,8 @@ class QueueMove(msgspec.Struct, frozen=True):
     nothing: the group begins there as a new one (an undo to where it had not been). A queue that
     does not move says why in `note`. `again` counts messages that the group is done with and would
     get again (a filter may hold some back), `skipped` those that it would never get, `inflight`
-    those that clients have in hand. `target_stored_ms` is when the message at `target` was stored.
+    those that clients have in hand, None where that is not known. `target_stored_ms` is when the
+    message at `target` was stored.
     """
 
     topic: str
@@ -74,21 +80,22 @@ class QueueMove(msgspec.Struct, frozen=True):
     note: ResetNote
     redelivered: int
     skipped: int
-    inflight: int
+    inflight: int | None
     target_stored_ms: int | None
 
 
 class ResetPreview(msgspec.Struct, frozen=True):
     """Preview of a reset. `precondition` stands for all `current` offsets together.
 
-    `retry_waiting` retries of the group wait for their delay; no reset reaches them.
+    `retry_waiting` retries of the group wait for their delay, None where that is not known; no
+    reset reaches them.
     """
 
     group: str
     to: str
     queues: list[QueueMove]
     precondition: str
-    retry_waiting: int
+    retry_waiting: int | None
 
     @property
     def redelivered(self) -> int:
@@ -99,8 +106,9 @@ class ResetPreview(msgspec.Struct, frozen=True):
         return sum(queue.skipped for queue in self.queues)
 
     @property
-    def inflight(self) -> int:
-        return sum(queue.inflight for queue in self.queues)
+    def inflight(self) -> int | None:
+        counts = [each.inflight for each in self.queues if each.inflight is not None]
+        return sum(counts) if len(counts) == len(self.queues) else None
 
 
 class OffsetsMoved(Conflict):
@@ -122,6 +130,19 @@ class Goal(NamedTuple):
 
     offset: int | None
     note: ResetNote = ResetNote.NONE
+
+    @property
+    def moves(self) -> bool:
+        """Whether the queue goes anywhere."""
+        return self.note not in (ResetNote.NO_PLACE, ResetNote.QUEUE_GONE)
+
+    def within(self, first: int, end: int) -> "Goal":
+        """The same, brought to the nearer end of what the queue holds."""
+        if not self.moves or self.offset is None or first <= self.offset <= end:
+            return self
+        if self.offset < first:
+            return Goal(first, ResetNote.BEFORE_OLDEST)
+        return Goal(end, ResetNote.PAST_END)
 
 
 STAY = Goal(None, ResetNote.NO_PLACE)
@@ -174,16 +195,130 @@ class ResetPlan:
         return self._goal(place, progress)
 
 
-def check_value(target: ResetTarget) -> None:
-    """Raises Invalid unless `value` is one that this kind of place can have."""
+def reset_token(group: str, current: Sequence[tuple[str, int, int | None]]) -> str:
+    """A short text that stands for a group's offsets in certain queues."""
+    content = msgspec.msgpack.encode((group, sorted(current, key=lambda each: each[:2])))
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def check_reset(
+    group: str,
+    topics: Sequence[str],
+    target: ResetTarget,
+    queues: Sequence[int],
+    own_retries: Collection[str] = (),
+) -> list[str]:
+    """Each topic once; raises Invalid for topics, queues or a value that no reset has.
+
+    `own_retries` are retry topics of the group beside the usual one.
+    """
     least = -VALUE_MAX if target.to is ResetTo.SHIFT else 0
     if not least <= target.value <= VALUE_MAX:
         raise Invalid(
             f"{target.to} {target.value}", field="value", remedy=f"choose {least} or more"
         )
+    names = list(dict.fromkeys(topics))
+    if not 0 < len(names) <= TOPICS_MAX:
+        raise Invalid(
+            f"{len(names)} topics, it must be 1 to {TOPICS_MAX}",
+            field="topics",
+            remedy="name the topics to move in",
+        )
+    if queues and len(names) > 1:
+        raise Invalid(
+            "queues of several topics", field="queues", remedy="name one topic with its queues"
+        )
+    for name in names:
+        _check_retries(group, name, target, own_retries)
+    return names
 
 
-def token_of(group: str, current: Sequence[tuple[str, int, int | None]]) -> str:
-    """A short text that stands for a group's offsets in certain queues."""
-    content = msgspec.msgpack.encode((group, sorted(current, key=lambda each: each[:2])))
-    return blake2b(content, digest_size=16).hexdigest()
+def check_reset_goals(
+    group: str, goals: Mapping[Place, int | None], own_retries: Collection[str] = ()
+) -> list[str]:
+    """The topics; raises Invalid unless these are 1 to 1,024 queues with possible offsets."""
+    if not 0 < len(goals) <= QUEUES_MAX:
+        raise Invalid(
+            f"{len(goals)} queues in one plan, it must be 1 to {QUEUES_MAX}",
+            field="queues",
+            remedy="divide the plan",
+        )
+    for (_, queue), offset in goals.items():
+        if not 0 <= queue <= QUEUE_MAX or abs(offset or 0) > VALUE_MAX:
+            raise Invalid(
+                f"offset {offset} of queue {queue}"[:100],
+                field="queues",
+                remedy=f"name queues from 0 on, and offsets up to {VALUE_MAX}",
+            )
+    names = list(dict.fromkeys(topic for topic, _ in goals))
+    for name in names:
+        _check_retries(group, name, ResetTarget(ResetTo.OFFSET), own_retries)
+    return names
+
+
+def reset_places(there: Mapping[str, Collection[int]], queues: Sequence[int]) -> list[Place]:
+    """The queues to move, of those that are there by topic: all, or `queues` of a single one.
+
+    Raises QueueNotFound, and Invalid for more than one reset moves.
+    """
+    places: list[Place] = []
+    for topic, numbers in there.items():
+        for queue in queues:
+            if queue not in numbers:
+                raise QueueNotFound(
+                    f"topic {topic!r} has no queue {queue}",
+                    field="queues",
+                    remedy=f"choose 0 to {max(numbers, default=0)}",
+                )
+        places += [(topic, queue) for queue in sorted(set(queues)) or numbers]
+    if len(places) > QUEUES_MAX:
+        raise Invalid(
+            f"{len(places)} queues in one reset, {QUEUES_MAX} is the most",
+            field="topics",
+            remedy="name fewer topics at once",
+        )
+    return places
+
+
+def reset_moves(preview: ResetPreview, precondition: str, *, force: bool) -> list[OffsetMove]:
+    """The queues that move if the preview is as the precondition has it, or by force.
+
+    Raises Invalid where there is neither, OffsetsMoved, and Refused where no queue would move.
+    """
+    if not precondition and not force:
+        raise Invalid(
+            "a reset needs the precondition of its preview",
+            field="precondition",
+            remedy="give what the preview says, or use force to move whatever the offsets are",
+        )
+    if not force and preview.precondition != precondition:
+        raise OffsetsMoved(
+            f"the offsets of group {preview.group!r} are not those of the precondition", preview
+        )
+    moves = [
+        OffsetMove(each.topic, each.queue, each.current, each.target)
+        for each in preview.queues
+        if each.moves
+    ]
+    if not moves:
+        raise Refused("no queue would move", field="to", remedy="see the notes of the preview")
+    return moves
+
+
+def _check_retries(
+    group: str, topic: str, target: ResetTarget, own_retries: Collection[str]
+) -> None:
+    usual = retry_topic(group)
+    is_own = topic == usual or topic in own_retries
+    if topic.startswith(RETRY_PREFIX) and not is_own:
+        raise Invalid(
+            f"{topic!r} is the retry topic of another group",
+            field="topics",
+            remedy=f"this group's own is {usual!r}",
+        )
+    if target.to is ResetTo.GROUP and is_own:
+        raise Invalid(
+            "another group has no place in this group's retry topic",
+            field="topics",
+            remedy="leave it out, or move it to the latest",
+        )

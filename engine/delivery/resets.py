@@ -15,7 +15,7 @@ names that topic, and no reset reaches those that still wait for their delay: th
 what is read again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.context import EngineContext
 from engine.delivery.changes import GroupReset, OffsetMove, Reset
@@ -25,9 +25,7 @@ from engine.delivery.progress_store import ProgressStore
 from engine.delivery.queue_progress import QueueProgress
 from engine.delivery.reset_plan import (
     STAY,
-    VALUE_MAX,
     Goal,
-    OffsetsMoved,
     Place,
     QueueMove,
     ResetNote,
@@ -35,17 +33,15 @@ from engine.delivery.reset_plan import (
     ResetPreview,
     ResetTarget,
     ResetTo,
-    check_value,
-    token_of,
+    check_reset,
+    check_reset_goals,
+    reset_moves,
+    reset_places,
+    reset_token,
 )
 from engine.delivery.start import Starts
-from engine.errors import Conflict, Invalid, NotFound, QueueNotFound, Refused
+from engine.errors import Conflict, NotFound, Refused
 from engine.events import OffsetsReset
-from engine.legality import QUEUE_MAX
-from engine.topic.names import RETRY_PREFIX, retry_topic
-
-TOPICS_MAX = 64
-QUEUES_MAX = 1024  # as many as one topic can have: some 10 ms of work
 
 
 class OffsetResets:
@@ -85,10 +81,11 @@ class OffsetResets:
         Refused for a broadcast group, each of whose clients keeps a place of its own.
         """
         self._check_shared(group)
-        check_value(target)
+        names = check_reset(group, topics, target, queues)
         if target.to is ResetTo.GROUP:
             self._groups.get(target.group)
-        places = self._places(group, topics, queues, target)
+        there = {name: range(self._catalog.get(name).read_queues) for name in names}
+        places = reset_places(there, queues)
         goals: dict[Place, Goal] = {}
 
         def search(place: Place) -> None:
@@ -125,7 +122,7 @@ class OffsetResets:
             is_there = place[1] < self._catalog.get(place[0]).read_queues
             return Goal(before[place]) if is_there else Goal(None, ResetNote.QUEUE_GONE)
 
-        expected = token_of(group, [(each.topic, each.queue, each.after) for each in reset.queues])
+        after = [(each.topic, each.queue, each.after) for each in reset.queues]
         return ResetPlan(
             self.preview,
             group,
@@ -133,7 +130,7 @@ class OffsetResets:
             f"undo {number}",
             goal,
             undoes=number,
-            expected=expected,
+            expected=reset_token(group, after),
         )
 
     def plan_offsets(self, group: str, goals: Mapping[Place, int | None]) -> ResetPlan:
@@ -142,22 +139,8 @@ class OffsetResets:
         At most 1,024 queues at once. Raises as `plan` does.
         """
         self._check_shared(group)
-        if not 0 < len(goals) <= QUEUES_MAX:
-            raise Invalid(
-                f"{len(goals)} queues in one plan, it must be 1 to {QUEUES_MAX}",
-                field="queues",
-                remedy="divide the plan",
-            )
-        for (_, queue), offset in goals.items():
-            if not 0 <= queue <= QUEUE_MAX or abs(offset or 0) > VALUE_MAX:
-                raise Invalid(
-                    f"offset {offset} of queue {queue}"[:100],
-                    field="queues",
-                    remedy=f"name queues from 0 on, and offsets up to {VALUE_MAX}",
-                )
-        for topic in dict.fromkeys(topic for topic, _ in goals):
+        for topic in check_reset_goals(group, goals):
             self._catalog.get(topic)
-            _check_topic(group, topic, ResetTarget(ResetTo.OFFSET))
 
         def goal(place: Place, progress: QueueProgress | None) -> Goal:
             is_there = 0 <= place[1] < self._catalog.get(place[0]).read_queues
@@ -176,7 +159,7 @@ class OffsetResets:
             group=plan.group,
             to=plan.to,
             queues=queues,
-            precondition=token_of(
+            precondition=reset_token(
                 plan.group, [(each.topic, each.queue, each.current) for each in queues]
             ),
             retry_waiting=self._offsets.retry_waiting(plan.group),
@@ -190,27 +173,10 @@ class OffsetResets:
         move, Conflict for an undo that was done meanwhile, Invalid without precondition or force;
         DiskFull leaves all as it was.
         """
-        required = precondition or plan.expected
-        if not required and not force:
-            raise Invalid(
-                "a reset needs the precondition of its preview",
-                field="precondition",
-                remedy="give what the preview says, or use force to move whatever the offsets are",
-            )
         preview = plan.preview()
         if plan.undoes and self.get(plan.group, plan.undoes).undone_by:
             raise Conflict(f"reset {plan.undoes} was undone meanwhile", field="id")
-        if not force and preview.precondition != required:
-            raise OffsetsMoved(
-                f"the offsets of group {plan.group!r} are not those of the precondition", preview
-            )
-        moved = [
-            OffsetMove(each.topic, each.queue, each.current, each.target)
-            for each in preview.queues
-            if each.moves
-        ]
-        if not moved:
-            raise Refused("no queue would move", field="to", remedy="see the notes of the preview")
+        moved = reset_moves(preview, precondition or plan.expected, force=force)
         return self._carry_out(plan, moved)
 
     def get(self, group: str, number: int) -> Reset:
@@ -262,42 +228,6 @@ class OffsetResets:
                 remedy="let the client commit another offset",
             )
 
-    def _places(
-        self, group: str, topics: Sequence[str], queues: Sequence[int], target: ResetTarget
-    ) -> list[Place]:
-        names = list(dict.fromkeys(topics))
-        if not 0 < len(names) <= TOPICS_MAX:
-            raise Invalid(
-                f"{len(names)} topics, it must be 1 to {TOPICS_MAX}",
-                field="topics",
-                remedy="name the topics to move in",
-            )
-        if queues and len(names) > 1:
-            raise Invalid(
-                "queues of several topics", field="queues", remedy="name one topic with its queues"
-            )
-        for name in names:
-            _check_topic(group, name, target)
-        places = [place for name in names for place in self._queues_of(name, queues)]
-        if len(places) > QUEUES_MAX:
-            raise Invalid(
-                f"{len(places)} queues in one reset, {QUEUES_MAX} is the most",
-                field="topics",
-                remedy="name fewer topics at once",
-            )
-        return places
-
-    def _queues_of(self, topic: str, queues: Sequence[int]) -> Iterator[Place]:
-        count = self._catalog.get(topic).read_queues
-        for queue in sorted(set(queues)) or range(count):
-            if not 0 <= queue < count:
-                raise QueueNotFound(
-                    f"topic {topic!r} has no queue {queue}",
-                    field="queues",
-                    remedy=f"choose 0 to {count - 1}",
-                )
-            yield topic, queue
-
     def _at_time(self, place: Place, at_ms: int) -> Goal:
         first, end = self._store.bounds(*place)
         offset = self._store.offset_at_time(*place, at_ms)
@@ -327,15 +257,11 @@ class OffsetResets:
         topic, queue = place
         self._catalog.get(topic)
         progress = self._progress_store.find(plan.group, topic, queue)
-        goal, note = plan.goal(place, progress)
         first, end = self._store.bounds(topic, queue)
-        moves = note not in (ResetNote.NO_PLACE, ResetNote.QUEUE_GONE)
+        goal = plan.goal(place, progress).within(first, end)
+        moves = goal.moves
         current = None if progress is None else progress.floor
-        target = goal if moves else current
-        if moves and goal is not None:
-            target = min(max(goal, first), end)
-            if target != goal:
-                note = ResetNote.BEFORE_OLDEST if goal < first else ResetNote.PAST_END
+        target = goal.offset if moves else current
         begin = first if target is not None and progress is not None else self._begin(plan, place)
         redelivered, skipped = _counts(
             progress, begin, begin if target is None else target, first, end
@@ -348,7 +274,7 @@ class OffsetResets:
             current=current,
             target=target,
             moves=moves,
-            note=note,
+            note=goal.note,
             redelivered=redelivered if moves else 0,
             skipped=skipped if moves else 0,
             inflight=_inflight(progress) if moves else 0,
@@ -365,21 +291,6 @@ class OffsetResets:
     def _stored_ms(self, place: Place, offset: int) -> int | None:
         entries = self._store.entries(*place, offset, 1)
         return self._store.stored_ms_at(entries[0]) if entries else None
-
-
-def _check_topic(group: str, topic: str, target: ResetTarget) -> None:
-    if topic.startswith(RETRY_PREFIX) and topic != retry_topic(group):
-        raise Invalid(
-            f"{topic!r} is the retry topic of another group",
-            field="topics",
-            remedy=f"this group's own is {retry_topic(group)!r}",
-        )
-    if target.to is ResetTo.GROUP and topic == retry_topic(group):
-        raise Invalid(
-            "another group has no place in this group's retry topic",
-            field="topics",
-            remedy="leave it out, or move it to the latest",
-        )
 
 
 def _counts(

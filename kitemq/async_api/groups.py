@@ -103,7 +103,8 @@ class AsyncGroupsApi(AsyncApi):
         """Move the group, all queues or none; the reset with its `id`.
 
         Give the `precondition` of a preview, or `force`. Raises Refused (`offsets_moved`) where
-        the group has gone on since the preview.
+        the group has gone on since the preview, or (`reset_incomplete`) where a broker
+        of a cluster went away meanwhile.
         """
         place = _place(topics, to, target)
         body = NewReset(**place, precondition=precondition, force=force)

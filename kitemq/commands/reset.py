@@ -128,6 +128,8 @@ def _agreed(options: MoveOptions, output: Output, preview: GroupResetPreview) ->
 def _print_result(done: CompletedReset, output: Output) -> int:
     if output.is_json:
         output.row(done)
+    elif done.id == "0":
+        note(f"{len(done.queues)} queues went to {done.to}; no history keeps where they were")
     else:
         note(f"reset {done.id}: {len(done.queues)} queues went to {done.to}")
         note(f"        undo it with: kitemq groups undo {done.group} {done.id}")

@@ -136,7 +136,10 @@ class QueuePreview(msgspec.Struct, frozen=True):
     ]
     redelivered: Annotated[int, Meta(description="Messages done that would be delivered again.")]
     skipped: Annotated[int, Meta(description="Messages not done that never would be.")]
-    inflight: Annotated[int, Meta(description="With clients; their receipts become stale.")]
+    inflight: Annotated[
+        int | None,
+        Meta(description="With clients; their receipts become stale. Null before a cluster."),
+    ]
     target_stored_ms: Annotated[
         int | None, Meta(description="When the message at the target was stored.")
     ]
@@ -149,9 +152,13 @@ class GroupResetPreview(msgspec.Struct, frozen=True):
     to: str
     redelivered: int
     skipped: int
-    inflight: int
+    inflight: int | None
     retry_waiting: Annotated[
-        int, Meta(description="Retries that wait for their delay: no reset reaches them.")
+        int | None,
+        Meta(
+            description="Retries that wait for their delay: no reset reaches them. Null before a "
+            "cluster."
+        ),
     ]
     precondition: str
     queues: list[QueuePreview]
@@ -169,7 +176,7 @@ class MovedQueue(msgspec.Struct, frozen=True):
 class CompletedReset(msgspec.Struct, frozen=True):
     """A reset that was carried out."""
 
-    id: Int64
+    id: Annotated[Int64, Meta(description="`0` before a cluster, where no reset is remembered.")]
     group: str
     at_ms: int
     to: str

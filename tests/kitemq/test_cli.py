@@ -197,7 +197,6 @@ def test_topics_can_be_made_shown_changed_listed_and_deleted(
     assert (code, documents(out)) == (OK, [{"deleted": "t"}])
 
 
-@pytest.mark.capabilities("offset_resets")
 def test_groups_can_be_made_looked_at_reset_and_deleted(
     server: LiveServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from app.administration import ResetOrder
 from app.db.rows import actor_at
-from app.services.resets import ResetOrder
 from engine.broker import ResetTarget, ResetTo
 from protocol.remoting.batches import BatchMessage, encode_batch
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from app.administration import ResetOrder
 from app.api.framework.operation import Call, Operations, Raw, encode
 from app.api.framework.paging import NumberCursor, number_in
 from app.errors import PROBLEM_TYPE, problem_of
 from app.security.access import Action
-from app.services.resets import ResetOrder
 from engine.broker import OffsetsMoved, Reset, ResetTarget
 from engine.broker import ResetTo as EngineResetTo
 from engine.errors import Invalid
@@ -82,7 +82,8 @@ async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
 
     All queues move together, or none. Deliveries in flight are forgotten: their receipts
     become stale. Clients that wait are woken. Commits of pulling clients do not count until they
-    have pulled once more (`offset_reset`). Needs `precondition` or `force`.
+    have pulled once more (`offset_reset`). Needs `precondition` or `force`. Before a cluster a
+    broker that goes away meanwhile may leave its queues: 409 (`reset_incomplete`) names them.
     """
     new, group = call.body, call.path("group")
     resets = call.services.resets
@@ -120,7 +121,7 @@ async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
     """Preview undoing a reset. Nothing is changed."""
     resets = call.services.resets
     number = call.number("id")
-    return convert(await resets.preview_undo(call.path("group"), number), GroupResetPreview)
+    return convert(await resets.preview(call.path("group"), number), GroupResetPreview)
 
 
 @operations.post(
@@ -140,7 +141,7 @@ async def undo_reset(call: Call[None, UndoReset]) -> CompletedReset | Raw:
     group, body = call.path("group"), call.body
     resets = call.services.resets
     number = call.number("id")
-    undoing = resets.undo(
+    undoing = resets.apply(
         call.actor, group, number, precondition=body.precondition, force=body.force
     )
     return await _reset_answer(group, undoing)

@@ -109,7 +109,7 @@ class ClusterGroupLists(ClusterPart):
             if await self._client.groups.find(name) is None:
                 raise group_missing(name)
             await self._client.groups.delete(name)
-            for topic in await self._retry_topics(name):
+            for topic in await self.retry_topics(name):
                 with suppress(TopicNotFound):
                     await self._topic_lists.delete_topic(topic)
         self._forget_group(name)
@@ -139,12 +139,16 @@ class ClusterGroupLists(ClusterPart):
         self._forget_group(config.name)
         return await self._catalog.group(config.name)
 
+    def forget_offsets(self) -> None:
+        """Ask again for what was moved."""
+        self._census.offset_tables.forget()
+
     def _forget_group(self, name: str) -> None:
         self._catalog.forget_group(name)
         self._census.group_tables.forget()
         self._census.offset_tables.forget()
 
-    async def _retry_topics(self, group: str) -> list[str]:
+    async def retry_topics(self, group: str) -> list[str]:
         """Those of a group's retries: for classic clients, and for POP one beside each topic."""
         names = {each.name for each in await self._census.topics()}
         groups = {each.name for each in await self._census.groups()}

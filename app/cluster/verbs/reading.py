@@ -112,8 +112,7 @@ class ClusterReadVerbs(ClusterPart):
         if offset < 0:
             raise Invalid(f"{offset} is no offset", field="offset", remedy="count from 0")
         with engine_errors():
-            await self._client.groups.commit(group, place, offset)
-        return True
+            return await self._client.groups.commit(group, place, offset)
 
     async def advance_offset(
         self, group: str, topic: str, queue: int, offset: int, client: str = ""
@@ -121,7 +120,7 @@ class ClusterReadVerbs(ClusterPart):
         """A pulling client is done with all before `offset`; never backwards."""
         committed = await self.committed_offset(group, topic, queue, client)
         if committed is None or committed < offset:
-            await self.commit_offset(group, topic, queue, offset, client)
+            return await self.commit_offset(group, topic, queue, offset, client)
         return True
 
     async def committed_offset(

@@ -54,6 +54,11 @@ class ClusterTopicLists(ClusterPart):
         """Offsets and last times of its queues; TopicNotFound, Busy while a broker is away."""
         return await self._stats.get(name)
 
+    async def current_stats(self, name: str) -> TopicStats:
+        """The same, as its brokers have them now."""
+        self._stats.forget(name)
+        return await self._stats.get(name)
+
     async def groups_of(self, topic: str) -> Sequence[str]:
         """Names of the groups that have consumed from a topic."""
         return await self._census.readers(topic)

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from app.administration import ResetOrder
 from app.remoting.administration.bodies import by_queue
 from app.remoting.administration.progress import queue_lags
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import OK, ErrorResponse
 from app.security.access import Action
-from app.services.resets import ResetOrder
 from engine.broker import ResetTarget, ResetTo
 from protocol.remoting.codes import RequestCode
 

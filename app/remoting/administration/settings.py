@@ -29,6 +29,7 @@ OWN_NAMES = {
     "maxMessageSize": "",
     "enablePropertyFilter": "",
     "timerWheelEnable": "",
+    "useServerSideResetOffset": "",
 }
 
 
@@ -116,6 +117,7 @@ def _broker_settings(backend: "RemotingBackend", call: RemotingCall) -> dict[str
         "maxMessageSize": "4194304",
         "enablePropertyFilter": "true",
         "timerWheelEnable": "true",
+        "useServerSideResetOffset": "true",
         "namesrvAddr": backend.name_server_address(call.connection),
     }
 

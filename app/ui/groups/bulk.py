@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 from starlette.responses import Response
 
+from app.administration import ResetOrder
 from app.security.access import Kind
-from app.services.resets import ResetOrder
 from app.ui.framework import bulk, forms, typed_forms
 from app.ui.framework.bulk import BulkRow
 from app.ui.framework.forms import Form
@@ -72,7 +72,7 @@ class GroupAction:
         row = GroupBulkRow(name, "would", unread=lag.count, inflight=lag.inflight)
         if self.action != "reset":
             return self._mark_unchanged(row, config)
-        order = self._reset_of(name, lag)
+        order = self._reset_of(lag)
         if not order.topics:
             return replace(row, outcome="left", note=_("no offset in any topic yet"))
         preview = await self.request.services.resets.preview(name, order)
@@ -94,11 +94,11 @@ class GroupAction:
         actor = self.request.actor
         config = await administration.group(name)
         if self.action == "reset":
-            order = self._reset_of(name, await administration.lag(name))
+            order = self._reset_of(await administration.lag(name))
             reset = await services.resets.apply(
                 actor, name, order, precondition=self.selection[name], force=False
             )
-            note = _("reset %(id)s", id=reset.number)
+            note = _("reset %(id)s", id=reset.number) if reset.number else ""
             return GroupBulkRow(name, "done", note, moving=len(reset.queues))
         row = self._mark_unchanged(GroupBulkRow(name, "done"), config)
         if row.outcome == "done":
@@ -106,10 +106,9 @@ class GroupAction:
             await (groups.pause if self.action == "pause" else groups.resume)(actor, name)
         return row
 
-    def _reset_of(self, name: str, lag: GroupLag) -> ResetOrder:
-        """A reset of all topics of a group, except its retry topic, to a time."""
-        topics = {queue.topic: None for queue in lag.queues}
-        topics.pop(RETRY_PREFIX + name, None)
+    def _reset_of(self, lag: GroupLag) -> ResetOrder:
+        """A reset of all topics of a group, except of its retries, to a time."""
+        topics = {each.topic: 0 for each in lag.queues if not each.topic.startswith(RETRY_PREFIX)}
         return ResetOrder(tuple(topics), ResetTarget(ResetTo.TIME, self.at_ms))
 
     def _mark_unchanged(self, row: GroupBulkRow, config: GroupConfig) -> GroupBulkRow:

@@ -180,7 +180,7 @@ async def undo_page(request: PageRequest) -> Response:
     form = Form({})
     undo_review = None
     try:
-        preview = await request.services.resets.preview_undo(
+        preview = await request.services.resets.preview(
             request.path_params["group"], _number(request)
         )
         undo_review = review(preview)
@@ -194,7 +194,7 @@ async def undo(request: PageRequest) -> Response:
     config = await group_of(request)
     __, fields = await request.read_form(ReviewFields)
     try:
-        record = await request.services.resets.undo(
+        record = await request.services.resets.apply(
             request.actor,
             config.name,
             _number(request),

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from msgspec import Meta
 from starlette.responses import Response
 
-from app.services.resets import ResetOrder
+from app.administration import ResetOrder
 from app.ui.framework import forms, typed_forms
 from app.ui.framework.forms import Form, Posted
 from app.ui.framework.language import N_, _
@@ -22,7 +22,7 @@ from app.ui.framework.zones import Zone
 from app.ui.groups import reset_plans
 from app.ui.groups.head import GroupTab, group_of, head_of, path_of, respond, topics_of_group
 from app.ui.groups.reset_review import Review, ReviewFields, place_in_words, review
-from engine.broker import GroupConfig, OffsetsMoved, ResetTarget, ResetTo
+from engine.broker import RETRY_PREFIX, GroupConfig, OffsetsMoved, ResetTarget, ResetTo
 from engine.errors import EngineError
 from kitemq.model.numbers import is_whole
 
@@ -217,7 +217,8 @@ async def apply(request: PageRequest) -> Response:
     except EngineError as error:
         draft.form.blame(error, NAMES)
         return await _refuse_or_show(request, config, draft)
-    return forms.go(request, f"{path_of(config.name)}/resets/{reset.number}?done=changed")
+    page = f"/resets/{reset.number}" if reset.number else ""  # a cluster remembers none
+    return forms.go(request, f"{path_of(config.name)}{page}?done=changed")
 
 
 def _draft(
@@ -322,16 +323,15 @@ def _carried(draft: ResetDraft) -> list[tuple[str, str]]:
 async def _choices(
     request: PageRequest, config: GroupConfig, draft: ResetDraft
 ) -> list[TopicChoice]:
-    """The group's topics and those of the query; by default all but the retry topic are ticked."""
+    """The group's topics and those of the query; by default all but retry topics are ticked."""
     console = request.console
     lag = await console.administration.lag(config.name)
     topics = await topics_of_group(console, config, lag)
-    own_retry = (await head_of(console, config, lag=lag)).retry_topic
     is_first = not draft.topics and not draft.form.values["other"]
     choices = []
     for topic in sorted({*topics, *draft.topics}):
         queues = [queue for queue in lag.queues if queue.topic == topic]
-        is_retry = topic == own_retry
+        is_retry = topic.startswith(RETRY_PREFIX)  # a cluster has one of POP beside each topic
         is_chosen = topic in draft.topics or (is_first and not is_retry)
         unread = sum(queue.count for queue in queues)
         choices.append(TopicChoice(topic, is_chosen, is_retry, len(queues), unread))

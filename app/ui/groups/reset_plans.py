@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from app.services.resets import ResetOrder
+from app.administration import ResetOrder
 from app.ui.framework import formats
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _

@@ -12,7 +12,7 @@ from engine.broker import (
     ResetTo,
     StartAt,
 )
-from engine.delivery import resets as resets_module
+from engine.delivery import reset_plan as resets_module
 from engine.delivery.changes import Reset
 from engine.delivery.reset_history import QUEUES_KEPT_MAX, RESETS_KEPT_MAX, ResetHistory
 from engine.delivery.values import Nack

@@ -8,7 +8,7 @@ import pytest
 
 from tests.app.conftest import App
 
-pytestmark = [pytest.mark.anyio, pytest.mark.makers, pytest.mark.capabilities("offset_resets")]
+pytestmark = [pytest.mark.anyio, pytest.mark.makers]
 
 PATH = "/groups/billing/resets"
 EARLIEST = {"topics": ["orders"], "to": "earliest"}
@@ -34,6 +34,8 @@ async def trail(app: App) -> list[Any]:
 
 
 async def test_a_preview_shows_each_queue_and_changes_nothing(consumed: App) -> None:
+    can = (await consumed.get("/system"))["capabilities"]
+    inflight = 0 if can["inflight_figures"] else None
     preview = await consumed.post(f"{PATH}/preview", EARLIEST)
     assert preview["queues"][0] == {
         "topic": "orders",
@@ -46,10 +48,11 @@ async def test_a_preview_shows_each_queue_and_changes_nothing(consumed: App) -> 
         "note": "",
         "redelivered": 3,
         "skipped": 0,
-        "inflight": 0,
+        "inflight": inflight,
         "target_stored_ms": consumed.clock.now_ms(),
     }
     assert (preview["to"], preview["redelivered"], preview["skipped"]) == ("earliest", 3, 0)
+    assert (preview["inflight"], preview["retry_waiting"]) == (inflight, inflight)
     assert len(preview["queues"]) == 4
     assert await committed(consumed) == "3"
     assert await trail(consumed) == []
@@ -86,6 +89,19 @@ async def test_a_previewed_reset_is_applied_listed_and_undone_and_all_is_in_the_
     assert json.loads(entries[1]["after_json"])["queues"][0] == ["orders", 0, 0]
     again = await consumed.post(f"{PATH}/1/undo", {}, 409)
     assert again["code"] == "conflict"
+
+
+async def test_a_reset_is_in_the_trail_with_the_offsets_before_and_after_of_each_queue(
+    consumed: App,
+) -> None:
+    can = (await consumed.get("/system"))["capabilities"]
+    done = await consumed.post(PATH, {**EARLIEST, "force": True, "queues": [0]}, 201)
+    assert done["id"] == ("1" if can["reset_history"] else "0")
+    assert done["queues"] == [{"topic": "orders", "queue": 0, "before": "3", "after": "0"}]
+    [entry] = await trail(consumed)
+    assert (entry["action"], entry["result"]) == ("group.reset", "done")
+    assert json.loads(entry["before_json"])["queues"] == [["orders", 0, 3]]
+    assert json.loads(entry["after_json"])["queues"] == [["orders", 0, 0]]
 
 
 async def test_offsets_that_moved_answer_409_with_a_fresh_preview(consumed: App) -> None:
