@@ -26,7 +26,7 @@ from kitemq import (
 from tests.live import LiveServer
 from tests.patience import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.makers, pytest.mark.needs("request_replies")]
+pytestmark = [pytest.mark.anyio, pytest.mark.makers]
 WAIT_S = 10.0
 
 
@@ -48,7 +48,8 @@ def answering(server: LiveServer, handler: Callable[[Received], None]) -> Iterat
 
 
 def waiting(server: LiveServer) -> int:
-    return int(server.call(lambda: server.broker.requests.counts.waiting))
+    assert server.app is not None
+    return int(server.app.services.messaging.requests.counts.waiting)
 
 
 def test_a_request_gets_the_reply_of_a_consumer(server: LiveServer) -> None:
@@ -116,6 +117,7 @@ def test_the_second_reply_is_told_that_there_was_one(server: LiveServer) -> None
     assert results == [ReplyResult.DELIVERED, ReplyResult.ALREADY]
 
 
+@pytest.mark.apache  # knows at once that a requester has gone
 def test_a_reply_waits_for_a_server_that_restarts(server: LiveServer) -> None:
     results: list[ReplyResult | KiteError] = []
     taken, go = threading.Event(), threading.Event()
