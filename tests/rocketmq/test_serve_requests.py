@@ -119,6 +119,8 @@ def test_a_reply_of_another_server_that_comes_too_late_is_kept(
         go.set()
         until(lambda: bool(results))
     assert results == [ReplyResult.LATE]
+    counts = gateways[0].api("GET", "/requests")
+    assert (counts["expired"], counts["late"], counts["waiting"]) == (1, 1, 0)
     for each in gateways:
         with Client(each.url) as client:
             reply = until(lambda: _kept(client, missed.value.correlation_id))
