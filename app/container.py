@@ -51,7 +51,6 @@ from app.services.replay_copies import ReplayCopies
 from app.services.replays import Replays
 from app.services.reports.reports import Reports
 from app.services.reports.results import ReportResults
-from app.services.requests import Requests
 from app.services.resets import Resets
 from app.services.retention import Purges
 from app.services.rpc_figures import RpcFigures
@@ -238,7 +237,6 @@ class Services:
         self.templates = ProduceTemplates(database, host.clock)
         self.stars_and_notes = StarsAndNotes(administration, database, clock)
         self.dismissals = Dismissals(administration.dead_letters, self.audit)
-        self.requests = Requests(host, self.messaging)
         self.scheduled = ScheduledMessages(self.messaging, self.audit)
         self.transactions = Transactions(
             self.messaging, self.audit, self.targets, document=self._check_document

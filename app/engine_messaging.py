@@ -10,8 +10,16 @@ from functools import partial
 from typing import TypeVar
 
 from app.capabilities import EMBEDDED
+from app.errors import ReplyTimeout
 from app.host import EngineHost
-from app.messaging import LockVerbs, MemberVerbs, Messaging, TransactionVerbs
+from app.messaging import (
+    Answered,
+    LockVerbs,
+    MemberVerbs,
+    Messaging,
+    RequestVerbs,
+    TransactionVerbs,
+)
 from app.send_batcher import BatchSlice, ColumnsDone, Done, LoneSends, SendBatcher
 from app.tasks import settle
 from engine.broker import (
@@ -22,18 +30,23 @@ from engine.broker import (
     Decider,
     Delivery,
     Members,
+    PendingRequest,
     PullAnswer,
     PullResult,
     QueueLocks,
+    RequestCounts,
+    RequestReply,
     Transaction,
     TransactionDecision,
     TransactionSubsystem,
 )
-from engine.errors import EngineError
+from engine.errors import EngineError, Stopping
 from engine.message import Durability, Message
 from engine.message_columns import ColumnsResult, MessageColumns
 
 R = TypeVar("R")
+
+GRACE_S = 1.0  # the engine says itself when the time is over; this is for one that does not tick
 
 # A pull with time left goes on after these; on any other, waiting would change nothing.
 PULL_GOES_ON = frozenset({PullAnswer.NOT_FOUND, PullAnswer.RETRY_IMMEDIATELY})
@@ -98,6 +111,42 @@ class EngineMembers(HostVerbs, MemberVerbs):
         return self._host.broker.members
 
 
+class EngineRequests(HostVerbs, RequestVerbs):
+    """`RequestVerbs` of a started `EngineHost`."""
+
+    @property
+    def _engine(self) -> RequestReply:
+        return self._host.broker.requests
+
+    @property
+    def counts(self) -> RequestCounts:
+        return self._engine.counts
+
+    async def ask(
+        self, message: Message, *, timeout_ms: int, client: str, correlation_id: str = ""
+    ) -> Answered:
+        begun: list[PendingRequest] = []
+
+        def begin(wake: Callable[[], None]) -> PendingRequest:
+            request = self._engine.request(
+                message,
+                timeout_ms=timeout_ms,
+                client=client,
+                on_end=wake,
+                correlation_id=correlation_id,
+            )
+            begun.append(request)
+            return request
+
+        is_over = await self._host.wait(begin, timeout_ms / 1000 + GRACE_S)
+        request = begun[0] if begun else None
+        if request is not None and request.reply is not None:
+            return Answered(request.correlation_id, request.message_id, request.reply)
+        if request is None or not (is_over or self._host.is_ready):
+            raise Stopping("the server is stopping", retry_after_s=5.0)
+        raise ReplyTimeout(request.correlation_id, timeout_ms)
+
+
 class EngineMessaging(HostVerbs, Messaging):
     """`Messaging` of a started `EngineHost`, on the loop's thread."""
 
@@ -108,6 +157,7 @@ class EngineMessaging(HostVerbs, Messaging):
         self.transactions = EngineTransactions(host)
         self.locks = EngineLocks(host)
         self.members = EngineMembers(host)
+        self.requests = EngineRequests(host)
 
     @property
     def _engine(self) -> Broker:

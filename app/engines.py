@@ -63,6 +63,7 @@ def _cluster(settings: Settings, clock: Clock, database: DatabaseWorker) -> Engi
         default_queues=settings.default_queues,
         clock=clock,
         folder=settings.data,
+        requests_waiting_max=settings.requests_waiting_max,
     )
     administration = ClusterAdministration(messaging.catalog, database, clock)
     host = ClusterHost(settings, messaging, administration, clock=clock)

@@ -72,9 +72,10 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 class ReplyTimeout(HTTPException):
     """A request whose reply did not come in time; the problem names it."""
 
-    def __init__(self, correlation_id: str, timeout_ms: int) -> None:
+    def __init__(self, correlation_id: str, timeout_ms: int, reason: str = "") -> None:
         super().__init__(
-            HTTPStatus.GATEWAY_TIMEOUT, f"no reply to {correlation_id} within {timeout_ms} ms"
+            HTTPStatus.GATEWAY_TIMEOUT,
+            f"no reply to {correlation_id} within {timeout_ms} ms" + (reason and f": {reason}"),
         )
         self.correlation_id = correlation_id
 

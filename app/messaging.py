@@ -11,7 +11,7 @@ since what they wait for takes longer than a turn.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from app.send_batcher import BatchSlice, ColumnsDone, Done, LoneSends
 from engine.broker import (
@@ -25,6 +25,8 @@ from engine.broker import (
     Members,
     PullResult,
     QueueLocks,
+    RequestCounts,
+    RequestReply,
     Transaction,
     TransactionDecision,
     TransactionSubsystem,
@@ -133,6 +135,36 @@ class MemberVerbs(VerbSet[Members]):
     assignment = verb(Members.assignment)
 
 
+class Answered(NamedTuple):
+    """A request with its reply."""
+
+    correlation_id: str
+    message_id: str
+    reply: StoredMessage
+
+
+class RequestVerbs(VerbSet[RequestReply]):
+    """Requests that wait for a reply, and replies."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> RequestCounts:
+        """How many requests wait, and how the others ended since the start."""
+
+    @abstractmethod
+    async def ask(
+        self, message: Message, *, timeout_ms: int, client: str, correlation_id: str = ""
+    ) -> Answered:
+        """Send a request and wait for its reply.
+
+        Raises ReplyTimeout after `timeout_ms`, Stopping when the server stops meanwhile, and what
+        `RequestReply.request` raises. Cancelling it leaves a late reply to be fetched.
+        """
+
+    reply = verb(RequestReply.reply)
+    find = verb(RequestReply.find)
+
+
 class Messaging(VerbSet[Broker]):
     """Sends, receives, settles and reads messages. Errors are those of `engine.errors`."""
 
@@ -141,6 +173,7 @@ class Messaging(VerbSet[Broker]):
     transactions: TransactionVerbs
     locks: LockVerbs
     members: MemberVerbs
+    requests: RequestVerbs
 
     # -- sending --------------------------------------------------------------------------------
 

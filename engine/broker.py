@@ -103,6 +103,8 @@ from engine.reply.requests import (
     ReplyResult,
     RequestCounts,
     RequestReply,
+    check_correlation_id,
+    check_request,
 )
 from engine.retention.pins import ActivePin
 from engine.retention.purge import Purge, QueuePurge
@@ -337,8 +339,10 @@ __all__ = [
     "WindowRates",
     "changed_group",
     "changed_topic",
+    "check_correlation_id",
     "check_deletable",
     "check_group",
+    "check_request",
     "check_reset",
     "check_reset_goals",
     "check_topic",

@@ -55,7 +55,7 @@ CLUSTER = Capabilities(
     topic_overrides=False,
     group_policies=False,
     offset_resets=True,
-    request_replies=False,
+    request_replies=True,
     inflight_figures=False,
     key_pages=False,
     **dict.fromkeys(OF_THE_ENGINE, False),

@@ -9,6 +9,7 @@ from app.cluster.half_messages import ClusterHalfMessages
 from app.cluster.link import ClusterLink
 from app.cluster.locks import ClusterLocks
 from app.cluster.reading import ClusterReads
+from app.cluster.replies import ClusterReplies
 from app.cluster.routes import ClusterBroker
 from app.cluster.runtime import BrokerRuntime, broker_runtime, runtime_table
 from app.cluster.sending import ClusterSends
@@ -33,6 +34,7 @@ class ClusterClient:
         self.deliveries = ClusterDeliveries(link)
         self.values = ClusterValues(link)
         self.half_messages = ClusterHalfMessages(link)
+        self.replies = ClusterReplies(link)
         self.locks = ClusterLocks(link)
 
     async def masters(self) -> list[str]:

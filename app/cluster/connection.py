@@ -2,8 +2,8 @@
 
 Requests are written at once, in their order; answers come in any order. At most REQUESTS_MAX are
 under way, later ones wait for their turn within their own time. What the other side asks of a
-client (transaction checks, notices) goes to its owner; what that does not take is answered with
-REQUEST_CODE_NOT_SUPPORTED.
+client (transaction checks, replies, notices) goes to its owner, which names the code of the answer:
+REQUEST_CODE_NOT_SUPPORTED for what it does not take.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ REQUESTS_MAX = 16_384  # long polls among them
 CONNECT_TIMEOUT_S = 3.0
 
 
-# Whether a request of the other side, by its address, is taken; must return at once.
-OnRequest = Callable[[str, Command], bool]
+# The code that answers a request of the other side, by its address; must return at once.
+OnRequest = Callable[[str, Command], int]
 
 
-def take_none(_address: str, _command: Command) -> bool:
+def take_none(_address: str, _command: Command) -> int:
     """Takes no request."""
-    return False
+    return ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 class ClusterConnection(asyncio.Protocol):
@@ -99,13 +99,10 @@ class ClusterConnection(asyncio.Protocol):
         if command.is_answer:
             if waiting := self._waiting.get(command.opaque):
                 settle(waiting, command)
-        elif self._on_request(self.address, command):
             return
-        elif not command.is_one_way and self._transport is not None:
-            refusal = Command(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, command.opaque, Flag.RESPONSE
-            )
-            self._transport.write(encode(refusal))
+        code = self._on_request(self.address, command)
+        if not command.is_one_way and self._transport is not None:
+            self._transport.write(encode(Command(code, command.opaque, Flag.RESPONSE)))
 
     def _end(self, why: str) -> None:
         self.is_closed = True

@@ -6,6 +6,7 @@ that time gets the failure at once.
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from app.cluster.connection import ClusterConnection, OnRequest, connect, take_none
 from app.cluster.errors import ClusterError, ClusterUnreachable
@@ -23,7 +24,8 @@ class ConnectionPool:
 
     def __init__(self, access_key: str = "", secret_key: str = "") -> None:
         self._access_key, self._secret_key = access_key, secret_key
-        self.on_request: OnRequest = take_none
+        self.on_requests: dict[int, OnRequest] = {}  # by request code
+        self.on_connect: Callable[[], None] = lambda: None
         self._connections: dict[str, ClusterConnection] = {}
         self._making: dict[str, asyncio.Task[ClusterConnection]] = {}
         self._failures: dict[str, tuple[int, float, ClusterError]] = {}  # how many, until when
@@ -55,8 +57,8 @@ class ConnectionPool:
             making = self._making[address] = asyncio.create_task(self._make(address))
         return await asyncio.shield(making)
 
-    def _hear(self, address: str, command: Command) -> bool:
-        return self.on_request(address, command)
+    def _hear(self, address: str, command: Command) -> int:
+        return self.on_requests.get(command.code, take_none)(address, command)
 
     async def _make(self, address: str) -> ClusterConnection:
         try:
@@ -70,4 +72,5 @@ class ConnectionPool:
             del self._making[address]
         self._failures.pop(address, None)
         self._connections[address] = connection
+        self.on_connect()
         return connection

@@ -5,21 +5,22 @@ client sends heartbeats to all masters, with the groups that it has begun transa
 """
 
 import os
+import re
 import socket
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 import msgspec
 
-from app.cluster.connection import take_none
 from app.cluster.errors import ClusterError
 from app.cluster.link import ClusterLink
 from app.cluster.messages import ClusterMessage, messages_of
 from app.cluster.routes import MASTER
-from protocol.remoting.codes import RequestCode
+from protocol.remoting.codes import RequestCode, ResponseCode
 from protocol.remoting.frames import Command
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+HOST_LENGTH_MAX = 24
 
 
 class _BeatProducer(msgspec.Struct, rename={"name": "groupName"}):
@@ -59,21 +60,26 @@ class ClusterHalfMessages:
 
     def __init__(self, link: ClusterLink) -> None:
         self._link = link
-        self._name = f"{socket.gethostname()}@{os.getpid()}@{uuid4().hex[:12]}"
+        host = re.sub("[^A-Za-z0-9-]", "-", socket.gethostname())[:HOST_LENGTH_MAX]
+        self.name = f"{host}-{os.getpid()}-{uuid4().hex[:8]}"  # may begin a correlation id
         self._ask: Callable[[TransactionQuestion], None] | None = None
 
     def listen(self, ask: Callable[[TransactionQuestion], None]) -> None:
         """Pass the brokers' questions to `ask`, which must return at once."""
         self._ask = ask
-        self._link.pool.on_request = self._on_request
+        self._link.pool.on_requests[RequestCode.CHECK_TRANSACTION_STATE] = self._on_request
 
     def close(self) -> None:
         """Take no questions any more."""
-        self._link.pool.on_request = take_none
+        self._link.pool.on_requests.pop(RequestCode.CHECK_TRANSACTION_STATE, None)
+
+    def on_connect(self, beat: Callable[[], None]) -> None:
+        """Call `beat` after each new connection, over which no sign of life went yet."""
+        self._link.pool.on_connect = beat
 
     async def heartbeat(self, groups: Sequence[str]) -> None:
         """Tell all masters that producers of these groups are here; the first error, at the end."""
-        beat = _HeartBeat(self._name, [_BeatProducer(each) for each in groups])
+        beat = _HeartBeat(self.name, [_BeatProducer(each) for each in groups])
         body = msgspec.json.encode(beat)
         failure: ClusterError | None = None
         for broker in await self._link.masters():
@@ -97,9 +103,8 @@ class ClusterHalfMessages:
         }
         await self._link.ask(half.broker, RequestCode.END_TRANSACTION, fields)
 
-    def _on_request(self, address: str, command: Command) -> bool:
-        if command.code != RequestCode.CHECK_TRANSACTION_STATE or self._ask is None:
-            return False
+    def _on_request(self, address: str, command: Command) -> int:
+        assert self._ask is not None
         broker = self._link.routes.broker_at(address, MASTER)
         try:
             (message,) = messages_of(command.body, broker)
@@ -111,6 +116,6 @@ class ClusterHalfMessages:
                 int(command.fields["commitLogOffset"]),
             )
         except (ClusterError, KeyError, ValueError):
-            return False
+            return ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         self._ask(TransactionQuestion(half, message))
-        return True
+        return ResponseCode.SUCCESS

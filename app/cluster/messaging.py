@@ -17,6 +17,7 @@ from app.cluster.verbs.locks import ClusterLockVerbs
 from app.cluster.verbs.members import ClusterMemberVerbs
 from app.cluster.verbs.reading import ClusterReadVerbs
 from app.cluster.verbs.receiving import ClusterReceiveVerbs
+from app.cluster.verbs.requests import ClusterRequests
 from app.cluster.verbs.scheduled import ClusterScheduleVerbs
 from app.cluster.verbs.sending import ClusterSendVerbs
 from app.cluster.verbs.transactions import ClusterTransactions
@@ -32,6 +33,7 @@ class ClusterMessaging(
     """`Messaging` of a cluster, between `start` and `close` (or `async with`)."""
 
     transactions: ClusterTransactions
+    requests: ClusterRequests
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class ClusterMessaging(
         default_queues: int = 4,
         clock: Clock | None = None,
         folder: Path | None = None,
+        requests_waiting_max: int = 10_000,
     ) -> None:
         """`order` names the order of the brokers, which a move has made if there was one.
 
@@ -61,6 +64,7 @@ class ClusterMessaging(
         self.transactions = ClusterTransactions(catalog, folder)
         self.locks = ClusterLockVerbs(catalog)
         self.members = ClusterMemberVerbs(catalog)
+        self.requests = ClusterRequests(catalog, self, self.transactions, requests_waiting_max)
         ClusterSendVerbs.__init__(self, catalog, self.transactions)
         ClusterReceiveVerbs.__init__(self, catalog, self._waits)
 
@@ -77,18 +81,21 @@ class ClusterMessaging(
         await self.catalog.start()
         self.capabilities = self.catalog.capabilities
         await self.transactions.start()
+        self.requests.start()
 
     @property
     def waiting_count(self) -> int:
-        """Receives and pulls that wait right now."""
-        return len(self._waits)
+        """Receives, pulls and requests that wait right now."""
+        return len(self._waits) + self.requests.counts.waiting
 
     def drain(self) -> None:
-        """End every receive and pull that waits with what it has; for the way out."""
+        """End what waits with what it has; for the way out."""
+        self.requests.drain()
         self._waits.drain()
 
     async def close(self) -> None:
         """End all waits and the client."""
+        self.requests.close()
         await self._waits.close()
         await self.transactions.close()
         await self.catalog.client.close()

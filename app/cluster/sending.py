@@ -93,7 +93,7 @@ class ClusterSends:
         *,
         is_batch: bool,
     ) -> ClusterSent:
-        fields, body = _request(topic, messages, is_batch=is_batch)
+        fields, body = send_fields(topic, messages, is_batch=is_batch)
         if queue is not None:
             return await self._try(queue, fields, body)
         failed: set[str] = set()
@@ -141,7 +141,7 @@ class ClusterSends:
         return _sent(queue, answer)
 
 
-def _request(
+def send_fields(
     topic: str, messages: Sequence[NewClusterMessage], *, is_batch: bool
 ) -> tuple[dict[str, object], bytes]:
     """The fields and body of a send, but for the queue."""

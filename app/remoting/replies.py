@@ -56,7 +56,7 @@ def begin_request(
         if request.reply is not None:
             _push(backend, call.connection, client, request.reply)
 
-    request = backend.services.requests.engine.request(
+    request = backend.services.host.broker.requests.request(
         message,
         timeout_ms=min(_ttl_ms(properties) or TIMEOUT_MS, TIMEOUT_MS_MAX),
         client=client,
@@ -82,7 +82,7 @@ async def send_reply(backend: "RemotingBackend", call: RemotingCall) -> ErrorRes
         raise RemotingRefusal(
             ResponseCode.MESSAGE_ILLEGAL, f"the body cannot be decompressed: {plain.why_raw}"
         )
-    outcome = backend.services.requests.engine.reply(
+    outcome = backend.services.host.broker.requests.reply(
         ReplyMessage(
             correlation_id=correlation_id,
             body=plain.body,

@@ -169,7 +169,7 @@ class RequestReply(Service):
         request ends the wait without a call.
         """
         self._check_running()
-        _check_request(timeout_ms, client, correlation_id)
+        check_request(timeout_ms, client, correlation_id)
         if len(self._waiting) >= self._waiting_max:
             raise Busy(
                 f"{len(self._waiting)} requests wait for their reply",
@@ -228,7 +228,7 @@ class RequestReply(Service):
         what cannot be stored; DiskFull, and the requester goes on waiting.
         """
         self._check_running()
-        _check_id(new.correlation_id)
+        check_correlation_id(new.correlation_id)
         request = self._waiting.find(new.correlation_id)
         if self._is_answered(new.correlation_id, request):
             self._duplicates += 1
@@ -258,7 +258,7 @@ class RequestReply(Service):
 
         Busy while it is being flushed to the disk.
         """
-        _check_id(correlation_id)
+        check_correlation_id(correlation_id)
         position = self._position_of(correlation_id)
         if position is not None and position >= self._store.readable:
             raise Busy("the reply is being written to the disk", retry_after_s=FLUSH_WAIT_S)
@@ -361,7 +361,8 @@ class RequestReply(Service):
         return stored if is_it and age_ms <= self._keep_s * 1000 else None
 
 
-def _check_request(timeout_ms: int, client: str, correlation_id: str) -> None:
+def check_request(timeout_ms: int, client: str, correlation_id: str) -> None:
+    """Raise Invalid for what no request may have."""
     if not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
         raise Invalid(
             f"timeout_ms is {timeout_ms}",
@@ -375,10 +376,11 @@ def _check_request(timeout_ms: int, client: str, correlation_id: str) -> None:
             remedy=f"at most {CLIENT_LENGTH_MAX} printable characters",
         )
     if correlation_id:
-        _check_id(correlation_id)
+        check_correlation_id(correlation_id)
 
 
-def _check_id(correlation_id: str) -> None:
+def check_correlation_id(correlation_id: str) -> None:
+    """Raise Invalid for what is no correlation id."""
     if not ID.fullmatch(correlation_id):
         raise Invalid(
             f"{correlation_id[:80]!r} is no correlation id",

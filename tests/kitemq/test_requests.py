@@ -26,7 +26,7 @@ from kitemq import (
 from tests.live import LiveServer
 from tests.patience import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.makers, pytest.mark.capabilities("request_replies")]
+pytestmark = [pytest.mark.anyio, pytest.mark.makers]
 WAIT_S = 10.0
 
 
@@ -38,8 +38,8 @@ def upper(message: Received) -> None:
 def answering(server: LiveServer, handler: Callable[[Received], None]) -> Iterator[None]:
     """A consumer of `prices` that runs `handler`."""
     with Client(server.url) as client, contextlib.suppress(KiteError):
-        client.topics.create("prices")
-    with Consumer("shop", "prices", server.url) as consumer:
+        client.topics.create(server.named("prices"))
+    with Consumer(server.named("shop"), server.named("prices"), server.url) as consumer:
         thread = threading.Thread(target=consumer.run, args=(handler,), daemon=True)
         thread.start()
         yield
@@ -48,18 +48,21 @@ def answering(server: LiveServer, handler: Callable[[Received], None]) -> Iterat
 
 
 def waiting(server: LiveServer) -> int:
-    return int(server.call(lambda: server.broker.requests.counts.waiting))
+    assert server.app is not None
+    return int(server.app.services.messaging.requests.counts.waiting)
 
 
 def test_a_request_gets_the_reply_of_a_consumer(server: LiveServer) -> None:
     with answering(server, upper), Producer(server.url) as producer:
-        reply = producer.request("prices", Message(body=b"tea \xff", tag="green"), timeout_s=5)
+        reply = producer.request(
+            server.named("prices"), Message(body=b"tea \xff", tag="green"), timeout_s=5
+        )
         assert isinstance(reply, Reply)
         assert (reply.body, reply.tag, reply.properties["asked"]) == (b"TEA \xff", "t", "green")
-        assert producer.request("prices", "milk").text == "MILK"
+        assert producer.request(server.named("prices"), "milk").text == "MILK"
     with Client(server.url) as client:
         assert client.messages.find_reply(reply.correlation_id).body == b"TEA \xff"
-        assert client.groups.lag("shop").count == 0
+        assert client.groups.lag(server.named("shop")).count == 0
 
 
 async def test_many_requests_at_once_get_each_their_own(server: LiveServer) -> None:
@@ -67,13 +70,17 @@ async def test_many_requests_at_once_get_each_their_own(server: LiveServer) -> N
         message.reply(b"re " + message.body)
 
     async with AsyncProducer(server.url) as producer:
-        await producer.send("prices", "begin")  # the topic
-        async with AsyncConsumer("shop", "prices", server.url) as consumer:
+        await producer.send(server.named("prices"), "begin")  # the topic
+        async with AsyncConsumer(
+            server.named("shop"), server.named("prices"), server.url
+        ) as consumer:
             begin = await consumer.receive(5)
             assert begin is not None
             begin.ack()
             running = asyncio.create_task(consumer.run(handler, concurrency=8))
-            asked = (producer.request("prices", str(n), timeout_s=30) for n in range(300))
+            asked = (
+                producer.request(server.named("prices"), str(n), timeout_s=30) for n in range(300)
+            )
             replies = await asyncio.gather(*asked)
             assert [reply.text for reply in replies] == [f"re {n}" for n in range(300)]
             await consumer.stop()
@@ -90,7 +97,7 @@ def test_a_late_reply_is_found_by_the_id_that_the_error_names(server: LiveServer
 
     with answering(server, slow), Producer(server.url) as producer, Client(server.url) as client:
         with pytest.raises(NoReply) as missed:
-            producer.request("prices", "tea", timeout_s=0.2)
+            producer.request(server.named("prices"), "tea", timeout_s=0.2)
         correlation_id = missed.value.correlation_id
         assert missed.value.code == "timeout"
         with pytest.raises(NotFound):
@@ -111,11 +118,12 @@ def test_the_second_reply_is_told_that_there_was_one(server: LiveServer) -> None
         message.reply("2", on_replied=results.append)
 
     with answering(server, twice), Producer(server.url) as producer:
-        assert producer.request("prices", "tea").text == "1"
+        assert producer.request(server.named("prices"), "tea").text == "1"
         until(lambda: len(results) == 2)
     assert results == [ReplyResult.DELIVERED, ReplyResult.ALREADY]
 
 
+@pytest.mark.apache  # knows at once that a requester has gone
 def test_a_reply_waits_for_a_server_that_restarts(server: LiveServer) -> None:
     results: list[ReplyResult | KiteError] = []
     taken, go = threading.Event(), threading.Event()
@@ -129,7 +137,7 @@ def test_a_reply_waits_for_a_server_that_restarts(server: LiveServer) -> None:
 
     def ask() -> None:
         try:
-            producer.request("prices", "tea", timeout_s=20)
+            producer.request(server.named("prices"), "tea", timeout_s=20)
         except KiteError as error:
             failures.append(error)
 
@@ -158,15 +166,15 @@ def test_a_reply_that_is_lost_on_the_way_is_sent_again(server: LiveServer) -> No
         consumer._background.loop.call_soon_threadsafe(connection.abort)
 
     with Client(server.url) as client:
-        client.topics.create("prices")
+        client.topics.create(server.named("prices"))
     with (
-        Consumer("shop", "prices", server.url) as consumer,
+        Consumer(server.named("shop"), server.named("prices"), server.url) as consumer,
         Producer(server.url) as producer,
     ):
         consumers.append(consumer)
         thread = threading.Thread(target=consumer.run, args=(handler,), daemon=True)
         thread.start()
-        assert producer.request("prices", "tea").text == "again"
+        assert producer.request(server.named("prices"), "tea").text == "again"
         until(lambda: bool(results))
         consumer.stop()
         thread.join(WAIT_S)
@@ -175,32 +183,34 @@ def test_a_reply_that_is_lost_on_the_way_is_sent_again(server: LiveServer) -> No
 
 def test_over_rest_a_request_is_answered_by_its_receipt(server: LiveServer) -> None:
     with Client(server.url) as client:
-        client.topics.create("prices")
+        client.topics.create(server.named("prices"))
         got: list[Reply] = []
         asking = threading.Thread(
             target=lambda: got.append(
-                client.messages.request("prices", "tea", correlation_id="p-1")
+                client.messages.request(server.named("prices"), "tea", correlation_id="p-1")
             )
         )
         asking.start()
-        (received,) = client.deliveries.receive("shop", "prices", wait_s=5)
+        (received,) = client.deliveries.receive(
+            server.named("shop"), server.named("prices"), wait_s=5
+        )
         assert client.messages.reply("3.50", receipt=received.receipt) == "delivered"
         asking.join(WAIT_S)
         assert (got[0].text, got[0].correlation_id) == ("3.50", "p-1")
         assert client.messages.reply("4.50", correlation_id="p-1") == "already"
         with pytest.raises(NoReply) as missed:
-            client.messages.request("prices", "milk", timeout_s=0.05)
+            client.messages.request(server.named("prices"), "milk", timeout_s=0.05)
         assert client.messages.reply("1.50", correlation_id=missed.value.correlation_id) == "late"
 
 
 def test_a_requester_whose_connection_is_lost_is_told_the_id(server: LiveServer) -> None:
     with Client(server.url) as client:
-        client.topics.create("prices")
+        client.topics.create(server.named("prices"))
     failures: list[Exception] = []
 
     def ask() -> None:
         try:
-            producer.request("prices", "tea", timeout_s=20)
+            producer.request(server.named("prices"), "tea", timeout_s=20)
         except KiteError as error:
             failures.append(error)
 
@@ -221,17 +231,19 @@ def test_a_requester_whose_connection_is_lost_is_told_the_id(server: LiveServer)
 async def test_what_cannot_be_asked_or_answered_is_refused_here(server: LiveServer) -> None:
     producer = AsyncProducer(server.url)
     with pytest.raises(Unreachable):
-        await producer.request("prices", "x")
+        await producer.request(server.named("prices"), "x")
     async with producer:
         for wrong in (0, -1, 31):
             with pytest.raises(Invalid) as refused:
-                await producer.request("prices", "x", timeout_s=wrong)
+                await producer.request(server.named("prices"), "x", timeout_s=wrong)
             assert refused.value.field == "timeout_s"
         with pytest.raises(Invalid) as refused:
-            await producer.request("prices", Message(body="x", properties={"TTL": "1"}))
+            await producer.request(
+                server.named("prices"), Message(body="x", properties={"TTL": "1"})
+            )
         assert refused.value.field == "message.properties.TTL"
-        await producer.send("plain", "x")
-    async with AsyncConsumer("shop", "plain", server.url) as consumer:
+        await producer.send(server.named("plain"), "x")
+    async with AsyncConsumer(server.named("shop"), server.named("plain"), server.url) as consumer:
         message = await consumer.receive(5)
         assert message is not None
         with pytest.raises(Invalid):

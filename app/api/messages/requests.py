@@ -4,10 +4,11 @@ import msgspec
 
 from app.api.framework.operation import Call, Operations
 from app.api.messages.messages import ShowQuery, fields_of, while_connected
+from app.messaging import Messaging
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services import bodies
 from app.services.new_message import bytes_of, message_of
-from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, Requests, ttl_ms_of
+from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, request_at, ttl_ms_of
 from engine.broker import ReplyMessage
 from engine.errors import Invalid
 from engine.message import Message
@@ -44,8 +45,7 @@ async def request(call: Call[None, NewRequest]) -> RequestAnswer:
     able to look for the reply after a lost connection, too.
     """
     new = call.body
-    requests = call.services.requests
-    asking = requests.ask(
+    asking = call.services.messaging.requests.ask(
         _message_of(call),
         timeout_ms=new.timeout_ms,
         client=new.client or call.client,
@@ -57,10 +57,9 @@ async def request(call: Call[None, NewRequest]) -> RequestAnswer:
         field = error.field.replace("messages[0].", "message.", 1)
         error.field = field.replace(".message_id", ".id")
         raise
-    stored_request = answered.request
     await bodies.decompress([answered.reply])
     return RequestAnswer(
-        stored_request.correlation_id, stored_request.message_id, Stored(*fields_of(answered.reply))
+        answered.correlation_id, answered.message_id, Stored(*fields_of(answered.reply))
     )
 
 
@@ -78,10 +77,9 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
     The first reply wins. A reply is stored in the topic DefaultCluster_REPLY_TOPIC; replying does
     not acknowledge the request.
     """
-    requests = call.services.requests
     call.require(Action.PRODUCE, Kind.TOPIC, REPLY_TOPIC)
-    new = await _engine_reply(requests, call.body, call.client)
-    replying = requests.engine.reply(new)
+    new = await _engine_reply(call.services.messaging, call.body, call.client)
+    replying = await call.services.messaging.requests.reply(new)
     return ReplyState(new.correlation_id, replying.result.value, replying.message_id or None)
 
 
@@ -93,7 +91,7 @@ async def get_reply(call: Call[ShowQuery, None]) -> StoredReply:
     """
     call.require_messages(REPLY_TOPIC)
     correlation_id = call.path("correlation_id")
-    reply = call.services.requests.engine.find(correlation_id)
+    reply = await call.services.messaging.requests.find(correlation_id)
     await bodies.decompress([reply.message])
     message = Stored(*fields_of(reply.message, call.query.encoding))
     return StoredReply(correlation_id, reply.is_late, message)
@@ -102,7 +100,7 @@ async def get_reply(call: Call[ShowQuery, None]) -> StoredReply:
 @operations.get("/requests", capability="request_replies", needs=READ_SERVER)
 async def count_requests(call: Call[None, None]) -> RequestTotals:
     """Count the requests since the start: how many wait, and how the others ended."""
-    return convert(call.services.requests.counts, RequestTotals)
+    return convert(call.services.messaging.requests.counts, RequestTotals)
 
 
 def _message_of(call: Call[None, NewRequest]) -> Message:
@@ -114,7 +112,7 @@ def _message_of(call: Call[None, NewRequest]) -> Message:
         raise
 
 
-async def _engine_reply(requests: Requests, new: NewReply, client: str) -> ReplyMessage:
+async def _engine_reply(messaging: Messaging, new: NewReply, client: str) -> ReplyMessage:
     if bool(new.correlation_id) == bool(new.receipt):
         raise Invalid(
             "give either correlation_id or receipt",
@@ -136,7 +134,7 @@ async def _engine_reply(requests: Requests, new: NewReply, client: str) -> Reply
         raise Invalid(
             f"{new.receipt[:80]!r} is no receipt", field="receipt", remedy="send it as it came"
         ) from None
-    request = await requests.request_at(topic, queue, offset)
+    request = await request_at(messaging, topic, queue, offset)
     return msgspec.structs.replace(
         plain,
         correlation_id=request.properties[CORRELATION_ID],

@@ -10,6 +10,7 @@ from app.cluster.messages import ClusterMessage
 from app.cluster.numbering import QueueNumbers
 from app.cluster.routes import ClusterQueue
 from app.tasks import end_tasks
+from engine.broker import RETRY_PREFIX
 from engine.message import StoredMessage
 
 T = TypeVar("T")
@@ -32,8 +33,12 @@ class ClusterPart:
         return self._catalog.numbers
 
     async def _place(self, topic: str, queue: int) -> ClusterQueue:
-        """Where a queue lies, of a topic that there is; TopicNotFound, QueueNotFound, Refused."""
-        await self._catalog.route(topic)
+        """Where a queue lies, of a topic that there is; TopicNotFound, QueueNotFound, Refused.
+
+        Brokers tell the name servers of a new retry topic only within 30 s, so it needs no route.
+        """
+        if not topic.startswith(RETRY_PREFIX):
+            await self._catalog.route(topic)
         return self._numbers.place(topic, queue)
 
     def _stored(self, message: ClusterMessage) -> StoredMessage:

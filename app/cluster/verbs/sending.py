@@ -6,7 +6,7 @@ Where a part fails the caller gets the error, which says how many were stored be
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -73,9 +73,15 @@ class ClusterSendVerbs(ClusterPart):
         )
 
     async def send(
-        self, messages: Sequence[Message], durability: Durability | None = None
+        self,
+        messages: Sequence[Message],
+        durability: Durability | None = None,
+        own: Mapping[str, str] | None = None,
     ) -> BatchSlice:
-        """As `Messaging.send`; all or none where all go to one queue by one request."""
+        """As `Messaging.send`; all or none where all go to one queue by one request.
+
+        `own` are properties of the system, which no producer may set.
+        """
         if self._under_way >= SENDS_MAX:
             raise Busy(f"{SENDS_MAX} sends are under way", remedy="send again after the wait")
         self._under_way += 1
@@ -83,7 +89,7 @@ class ClusterSendVerbs(ClusterPart):
             async with AsyncExitStack() as stack:
                 for order in self._orders_of(messages):
                     await stack.enter_async_context(order)
-                return await self._send(messages, durability)
+                return await self._send(messages, durability, own or {})
         finally:
             self._under_way -= 1
 
@@ -134,10 +140,16 @@ class ClusterSendVerbs(ClusterPart):
         }
         return [self._orders.setdefault(each, asyncio.Lock()) for each in sorted(orders)]
 
-    async def _send(self, messages: Sequence[Message], durability: Durability | None) -> BatchSlice:
+    async def _send(
+        self,
+        messages: Sequence[Message],
+        durability: Durability | None,
+        own: Mapping[str, str],
+    ) -> BatchSlice:
         _check_batch(messages)
         topic = await self._catalog.plan_topic(messages[0].topic)
         self._check_messages(messages, topic)
+        messages = [_with(own, each) for each in messages]
         if topic.is_automatic:
             topic = await self._catalog.ensure_topic(topic.name)
         route = await self._catalog.route(topic.name)
@@ -282,6 +294,13 @@ def place_of(message: Message, numbers: QueueNumbers, writable: Sequence[int]) -
 
 
 _NOTHING = (ClusterSent(NO_QUEUE, -1, (), True), 0)
+
+
+def _with(own: Mapping[str, str], message: Message) -> Message:
+    """The message with properties of the system."""
+    if not own:
+        return message
+    return msgspec.structs.replace(message, properties={**message.properties, **own})
 
 
 def new_message(message: Message, message_id: str) -> NewClusterMessage:

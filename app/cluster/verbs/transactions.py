@@ -59,6 +59,7 @@ GROUPS_MAX = 10_000
 CHECKS_MAX = 1_000  # of a group, that wait for a poll
 POLL_COUNT_MAX = 32
 HEARTBEAT_S = 20.0  # brokers forget a producer after 120 s
+RETRY_S = 2.0  # after one that failed
 FLAGS = {
     TransactionDecision.COMMIT: SysFlag.TRANSACTION_COMMIT,
     TransactionDecision.ROLLBACK: SysFlag.TRANSACTION_ROLLBACK,
@@ -103,6 +104,7 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         for callback in self.callbacks.all():
             await self.answer_for(callback.group)
         self._client.half_messages.listen(self._on_question)
+        self._client.half_messages.on_connect(self._is_new.set)
         self._beats = asyncio.get_running_loop().create_task(self._beat())
 
     async def close(self) -> None:
@@ -305,15 +307,20 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         return transaction
 
     async def _beat(self) -> None:
+        said = ""
         while True:
+            wait_s, failure = HEARTBEAT_S, ""
+            self._is_new.clear()
             if self._groups:
-                self._is_new.clear()
                 try:
                     await self._client.half_messages.heartbeat(list(self._groups))
                 except ClusterError as error:
-                    log.warning("a sign of life of producers failed: %s", error)
+                    wait_s, failure = RETRY_S, error.detail
+                if failure and failure != said:
+                    log.warning("a sign of life of producers failed: %s", failure)
+                said = failure
             try:
-                async with asyncio.timeout(HEARTBEAT_S):
+                async with asyncio.timeout(wait_s):
                     await self._is_new.wait()
             except TimeoutError:
                 pass

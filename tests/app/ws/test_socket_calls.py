@@ -346,7 +346,6 @@ def test_who_does_not_take_answers_makes_calls_wait(
         assert peer.hear(request).status == 200
 
 
-@pytest.mark.capabilities("request_replies")
 def test_a_request_and_its_reply_travel_over_connections(meet: Callable[..., Peer]) -> None:
     asker, answerer = meet(), meet()
     asker.call("POST", "/topics", {"name": "prices"})
