@@ -115,6 +115,7 @@ def test_every_row_equals_what_the_codec_reads(lived: Store, tmp_path: Path) -> 
 def test_a_piece_of_the_log_at_a_time_gives_the_same(lived: Store, tmp_path: Path) -> None:
     chance = random.Random(11)
     upto = ends(lived)
+    assert upto.position is not None
     roll(lived.root, tmp_path / "whole", upto)
     root = tmp_path / "pieces"
     position = 0
@@ -347,6 +348,7 @@ def test_another_store_is_refused(store: Store, tmp_path: Path) -> None:
     store.broker.send([Message("flights", b"x")])
     upto = ends(store)
     roll(store.root, tmp_path, upto)
+    assert upto.position is not None
     with pytest.raises(Refused, match="another store"):
         roll(store.root, tmp_path, ConfirmedEnd(upto.position - 1, 0))
     with pytest.raises(Refused, match="behind the log's files"):
