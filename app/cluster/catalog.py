@@ -6,8 +6,8 @@ first use where that is allowed.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from functools import reduce
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial, reduce
 from operator import or_
 from typing import Any, Generic, TypeVar
 
@@ -109,7 +109,7 @@ class ClusterCatalog:
         self._topics = NamedCache(self._read_topic)
         self._groups = NamedCache(self._read_group)
         self._settings = NamedCache(client.settings)
-        self._creating: dict[str, asyncio.Lock] = {}
+        self._creating: dict[tuple[str, str], asyncio.Lock] = {}
         self._homes: dict[str, dict[str, int]] = {}  # queues for writing, by topic and broker
 
     async def start(self) -> None:
@@ -183,16 +183,9 @@ class ClusterCatalog:
         except TopicNotFound:
             if not self._auto_create:
                 raise
-        async with self._creating.setdefault(name, asyncio.Lock()):
-            try:
-                return await self.topic(name)  # who came first has created it
-            except TopicNotFound:
-                pass
-            share = queues or self.numbers.share(self._default_queues)
-            with engine_errors("topic"):
-                await self.client.topics.create(name, share, kind="")
-        self._creating.pop(name, None)
-        return await self.topic(name)
+        share = queues or self.numbers.share(self._default_queues)
+        create = partial(self.client.topics.create, name, share, kind="")
+        return await self._created("topic", name, self.topic, create)
 
     # -- groups ---------------------------------------------------------------------------------
 
@@ -211,9 +204,8 @@ class ClusterCatalog:
         except GroupNotFound:
             if not self._auto_create:
                 raise
-        with engine_errors("group"):
-            await self.client.groups.create(ClusterGroup(name, retry_max_times=RETRY_MAX))
-        return await self.group(name)
+        create = partial(self.client.groups.create, ClusterGroup(name, retry_max_times=RETRY_MAX))
+        return await self._created("group", name, self.group, create)
 
     async def spread_group(self, name: str) -> None:
         """Make a group anew on brokers that were away when it was made."""
@@ -243,6 +235,27 @@ class ClusterCatalog:
             )
         order = list(Durability)
         return min(levels, key=order.index, default=Durability.STORED)
+
+    async def _created(
+        self,
+        kind: str,
+        name: str,
+        find: Callable[[str], Awaitable[T]],
+        create: Callable[[], Awaitable[None]],
+    ) -> T:
+        """What the first of those who ask at once creates."""
+        key = (kind, name)
+        async with self._creating.setdefault(key, asyncio.Lock()):
+            try:
+                return await find(name)
+            except (TopicNotFound, GroupNotFound):
+                pass
+            try:
+                with engine_errors(kind):
+                    await create()
+            finally:
+                self._creating.pop(key, None)
+        return await find(name)
 
     async def _read_topic(self, name: str) -> str:
         with engine_errors("topic"):
