@@ -7,13 +7,15 @@ processors.
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.clients.remoting import pulling_frames, sending_frames
 from bench.clients.websocket import SocketSend, SocketTake
-from bench.line import Contestant, Line, MakeSend, RateLine, Work, sending, taking
+from bench.figures import Check, Figure, Run, figure_of
+from bench.line import Line, MakeSend, Scale, Turn, Work, run_alone, sending, taking
 from bench.peers import rocketmq
-from bench.process import Process
 from bench.server import Server
 
 BODY = b"x" * 256
@@ -56,47 +58,70 @@ class Gateway(Server):
         return super().cpu_s()
 
 
-def start_gateway(data: Path) -> Process | None:
-    return Gateway(data) if rocketmq.is_installed() else None
-
-
-def start_cluster(data: Path) -> Process | None:
-    return rocketmq.RocketMQServer(data) if rocketmq.is_installed() else None
-
-
 def socket_send(batch: int) -> MakeSend:
     return lambda turn: SocketSend(turn.port, turn.topic, BODY, per_request=batch)
 
 
-def gateway_line(name: str, title: str, through: Work, straight: Work) -> RateLine:
-    """The same load both ways."""
-    ways = (
-        Contestant(THROUGH, start_gateway, through),
-        Contestant(STRAIGHT, start_cluster, straight),
-    )
-    return RateLine(name, f"KiteMQ before Apache's broker: {title}, 256 B", ways)
+class Load(NamedTuple):
+    """The same load both ways: by WebSocket, and by the remoting protocol."""
+
+    name: str
+    through: Work
+    straight: Work
 
 
-TAKE = taking(socket_send(BATCH), lambda turn: SocketTake(turn.port, turn.topic, GROUP), window=4)
-# Sends by WebSocket beside SEND_MESSAGE_V2, and a backlog by push beside one by pulls.
-GATEWAY: tuple[Line, ...] = (
-    gateway_line(
-        "gateway-one",
-        "one message at a time, each waited for",
-        sending(socket_send(1)),
-        sending_frames(BODY, window=1),
-    ),
-    gateway_line(
-        "gateway-64",
-        "64 messages in flight, one by one",
+LOADS = (
+    Load("one at a time", sending(socket_send(1)), sending_frames(BODY, window=1)),
+    Load(
+        "64 in flight, one by one",
         sending(socket_send(1), window=64),
         sending_frames(BODY, window=64),
     ),
-    gateway_line(
-        "gateway-1024",
-        "1024 messages in flight, in batches of 256",
+    Load(
+        "1024 in flight, by 256",
         sending(socket_send(BATCH), window=4),
         sending_frames(BODY, window=4, batch=BATCH),
     ),
-    gateway_line("gateway-consume", "take a backlog and settle it", TAKE, pulling_frames(BODY)),
+    Load(
+        "take and settle a backlog",
+        taking(socket_send(BATCH), lambda turn: SocketTake(turn.port, turn.topic, GROUP), window=4),
+        pulling_frames(BODY),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class GatewayLine:
+    """Each load through a gateway and straight to a broker, in turns; both run for all loads."""
+
+    name: str
+    title: str
+    checks: Sequence[Check] = ()
+
+    def measure(self, scale: Scale, folder: Path) -> list[Figure]:
+        with (
+            Gateway(folder / "gateway") as gateway,
+            rocketmq.RocketMQServer(folder / "straight") as straight,
+        ):
+            if scale.warm_s:
+                gateway.settle()
+            figures: list[Figure] = []
+            for load in LOADS:
+                ways = ((THROUGH, gateway, load.through), (STRAIGHT, straight, load.straight))
+                runs: dict[str, list[Run]] = {way: [] for way, _, _ in ways}
+                for number in range(scale.rounds):
+                    topic = f"{self.name}-{len(figures)}-{number}"
+                    for way, process, work in ways:
+                        runs[way].append(run_alone(work, Turn(process, topic, scale)))
+                figures += [
+                    figure_of(f"{load.name}, {way}", runs[way], process.worst_delay_ms())
+                    for way, process, _ in ways
+                ]
+        return figures
+
+
+GATEWAY: tuple[Line, ...] = (
+    (GatewayLine("gateway", "KiteMQ before Apache's broker, beside the broker alone, 256 B"),)
+    if rocketmq.is_installed()
+    else ()
 )

@@ -97,7 +97,8 @@ async def started(data: Path, maker_name: str = EMBEDDED, **changes: Any) -> Asy
         http = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=URL))
         if maker_name == CLUSTER:
             stand_in.check(app)
-        yield App(app, clock, http, broker or app.services.host.broker)
+        embedded = None if settings.rocketmq else app.services.host.broker
+        yield App(app, clock, http, broker or embedded)
 
 
 @pytest.fixture(autouse=True)

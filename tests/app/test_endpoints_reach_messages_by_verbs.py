@@ -21,8 +21,8 @@ USES: dict[str, dict[str, str]] = {
     "remoting": dict.fromkeys(
         (
             *("create_group", "events", "group", "groups", "groups_of", "health", "lag", "log_end"),
-            *("members", "passed_levels", "retention", "statistics", "topic", "topic_stats"),
-            *("topics", ""),
+            *("durability_of", "members", "passed_levels", "replicas", "requests", "retention"),
+            *("statistics", "topic", "topic_stats", "topics", ""),
         ),
         CLASSIC,
     ),
@@ -36,28 +36,21 @@ USES: dict[str, dict[str, str]] = {
             STANDBY,
         ),
         "when_flushed": STANDBY,
-        "requests": OWN_SERVICE,
-        "resets": OWN_SERVICE,
         "retention": OWN_SERVICE,
         "search": OWN_SERVICE,
         "traces": OWN_SERVICE,
-        "transactions": OWN_SERVICE,
     },
     "ui": {"log_end": STANDBY, "scheduled_counts": FIGURES, "statistics": FIGURES},
     "ws": {},
 }
 # The services that hold the embedded engine; every other works before any engine.
 SERVICES_OF_THE_ENGINE = {
-    "callbacks.py",
     "group_members.py",
     "handover.py",
     "leadership.py",
-    "requests.py",
-    "resets.py",
     "retention.py",
     "search.py",
     "self_checks.py",
-    "transactions.py",
 }
 MEMBER_VERBS = {"assignment", "connect", "heartbeat", "leave", "seen"}
 

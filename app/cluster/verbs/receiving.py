@@ -42,7 +42,7 @@ from engine.broker import (
     Receipts,
     paused_error,
 )
-from engine.errors import EngineError, Forbidden, Invalid
+from engine.errors import EngineError, Forbidden, Invalid, Paused
 from engine.message import RETRY_TOPIC, StoredMessage
 from protocol.remoting.codes import ResponseCode
 
@@ -275,7 +275,7 @@ class ClusterReceiveVerbs(ClusterPart):
         """What there is now; with none, why a broker gave nothing."""
         deliveries: list[Delivery] = []
         failure: ClusterError | None = None
-        size_bytes = 0
+        size_bytes, is_again = 0, False
         for target in targets:
             at_once = 1  # more once an answer was full
             while at_once and len(deliveries) < count_max and size_bytes < BYTES_MAX:
@@ -287,6 +287,7 @@ class ClusterReceiveVerbs(ClusterPart):
                 popped = [each for some, _ in pops for each in some]
                 size_bytes += sum(len(each.message.record.body) for each in popped)
                 deliveries += await self._fitting(group, target, popped)
+                repeats = False
                 for _, error in pops:
                     if error is None or isinstance(error, ClusterUnreachable):
                         failure = error or failure
@@ -295,7 +296,12 @@ class ClusterReceiveVerbs(ClusterPart):
                     elif deliveries:
                         return deliveries, None  # what is delivered must reach its client
                     else:
-                        raise await self._refusal(group.name, error) from error
+                        refusal = await self._refusal(group.name, error)
+                        if is_again or isinstance(refusal, Paused):
+                            raise refusal from error
+                        is_again = repeats = True  # the group may have been resumed since
+                if repeats:
+                    continue
                 is_full = len(popped) == sum(wants)
                 at_once = _pops_for(BYTES_MAX - size_bytes, popped) if is_full else 0
         return deliveries, failure

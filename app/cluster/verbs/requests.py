@@ -118,7 +118,7 @@ class ClusterRequests(ClusterPart, RequestVerbs):
                 raise _conflict(correlation_id)
             await self._register()
             own = {"CORRELATION_ID": own_id, "REPLY_TO_CLIENT": name, "TTL": str(timeout_ms)}
-            sent = (await self._sends.send([message], own=own)).messages[0]
+            sent = (await self._sends.send_own([message], own)).messages[0]
             self._counts["sent"] += 1
             await self._wait(reply, timeout_ms / 1000)
         finally:

@@ -73,15 +73,18 @@ class ClusterSendVerbs(ClusterPart):
         )
 
     async def send(
+        self, messages: Sequence[Message], durability: Durability | None = None
+    ) -> BatchSlice:
+        """As `Messaging.send`; all or none where all go to one queue by one request."""
+        return await self.send_own(messages, {}, durability)
+
+    async def send_own(
         self,
         messages: Sequence[Message],
+        own: Mapping[str, str],
         durability: Durability | None = None,
-        own: Mapping[str, str] | None = None,
     ) -> BatchSlice:
-        """As `Messaging.send`; all or none where all go to one queue by one request.
-
-        `own` are properties of the system, which no producer may set.
-        """
+        """The same with properties of the system (`own`) on each, which no producer may set."""
         if self._under_way >= SENDS_MAX:
             raise Busy(f"{SENDS_MAX} sends are under way", remedy="send again after the wait")
         self._under_way += 1
@@ -89,7 +92,7 @@ class ClusterSendVerbs(ClusterPart):
             async with AsyncExitStack() as stack:
                 for order in self._orders_of(messages):
                     await stack.enter_async_context(order)
-                return await self._send(messages, durability, own or {})
+                return await self._send(messages, durability, own)
         finally:
             self._under_way -= 1
 
