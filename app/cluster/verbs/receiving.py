@@ -7,6 +7,7 @@ not know. A message that used up its attempts goes to the dead letters of its gr
 proxy does it: at its last nack, or when it would be delivered once more.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -56,6 +57,7 @@ POPS_AT_ONCE = 8
 ACKS_MAX = 1024  # of one request to a broker
 TOPICS_MAX = 64
 RELEASE_S = 0.01
+PAUSED_S = 0.5  # between looks whether a group was resumed
 # RocketMQ's delay levels, in seconds, from level 1 on; a first failure waits for level 3.
 LADDER_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 FIRST_RETRY_LEVEL = 3
@@ -361,6 +363,10 @@ class ClusterReceiveVerbs(ClusterPart):
         async def ask() -> bool:
             try:
                 config = await self._catalog.group(group)
+                if not config.consume_enabled:  # brokers do not tell when it is resumed
+                    self._catalog.forget_group(group)
+                    await asyncio.sleep(PAUSED_S)
+                    return True
                 targets = await self._targets(config, topics, queue, 0)
             except EngineError:
                 return True  # the receive says what is wrong
