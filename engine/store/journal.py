@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from engine.errors import PASSING_ERRORS, Corrupt, EngineError, Illegal, OnStandby
+from engine.legality import check_number
 from engine.service import Service
 from engine.store.commit_log import disk_full, out_of_memory
 from engine.store.damage import DamageLog
@@ -69,6 +70,14 @@ class Reread(JournalEntry, frozen=True, tag="reread", array_like=True):
 Check = Callable[[Any], None]
 
 
+def _no_change(entry: Predecessor) -> None:
+    """It tells of files."""
+
+
+def _check_predecessor(entry: Predecessor) -> None:
+    check_number("size_bytes", entry.size_bytes)
+
+
 def _is_legal(entry: JournalEntry) -> None:
     """For a part whose entries can be applied in any state, whatever they hold."""
 
@@ -112,7 +121,7 @@ class Journal(Service):
         self._damage_log = damage_log or DamageLog(files, directory)
         self._parts: list[JournalPart] = []
         self._checks: dict[type[JournalEntry], Callable[[Any], None]] = {Reread: _check_reread}
-        self.register((Predecessor,), _is_legal, lambda: ())
+        self.register((Predecessor,), _no_change, lambda: (), _check_predecessor)
         self._encode = msgspec.msgpack.Encoder().encode
         self._file: File | None = None
         self._number = 0
