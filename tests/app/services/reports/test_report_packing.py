@@ -376,7 +376,7 @@ def test_the_order_of_states_is_that_of_the_lag_report() -> None:
 
 @both
 def test_ten_years_of_a_hundred_topics_with_twenty_groups_stay_under_a_gigabyte(url: str) -> None:
-    needs = measured(url, 12)
+    needs = measured(url)
     assert len(needs) == 5
     assert all(need.pair_bytes > 0 for need in needs)
     assert sum(need.bytes for need in needs) < LIMIT_BYTES, needs
