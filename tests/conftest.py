@@ -9,13 +9,19 @@ share what was made ready for them.
 
 import os
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.session import SessionOptions, session
 from tests import makers, shared_work
 from tests.app.ui import page_context
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LATE = ("spark", "browser")
 # What tries one claim on many inputs, orders or lives: not in `make quick`.
@@ -50,6 +56,30 @@ FORBIDDEN = "skipped, and in CI nothing may be skipped"
 
 page_context.install()
 shared_work.install()
+
+
+@pytest.fixture(scope="session")
+def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the session keeps its shim, its log and its temporary files."""
+    return tmp_path_factory.mktemp("spark")
+
+
+@pytest.fixture(scope="session")
+def spark(spark_folder: Path) -> "Iterator[SparkSession]":
+    """`local[2]`, one shuffle partition, of all tests: it takes seconds to start.
+
+    Its Java machine ends with the tests, and a process has one at a time.
+    """
+    options = SessionOptions(
+        folder=spark_folder,
+        app_name="tests",
+        shuffle_partitions=1,
+        is_adaptive=False,
+        log=spark_folder / "spark.log",
+        conf={"spark.default.parallelism": "1"},
+    )
+    with session(options) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

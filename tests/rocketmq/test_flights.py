@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from analytics import register
-from analytics.session import SessionOptions, session
 from examples.flights_table import Flight, iter_flights, load_flights
 from kitemq import AsyncConsumer, Received
 from tests.rocketmq.cluster import ApacheCluster
@@ -50,13 +49,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]
 def server(cluster: ApacheCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with Gateway(tmp_path_factory.mktemp("gateway") / "data", cluster.name_server) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    folder = tmp_path_factory.mktemp("spark")
-    with session(SessionOptions(folder=folder, app_name="flights", shuffle_partitions=1)) as made:
-        yield made
 
 
 async def publish(url: str, flights: Iterator[Flight], sent: Counter[str]) -> None:
