@@ -25,7 +25,7 @@ MOST_AGAIN = 8
 TESTS_FAILED = 1
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
 # Workers append the number of a test's xdist_group to its name; one process does not know it so.
-GROUP = re.compile(r"@\d+$")
+GROUP = re.compile(r"@\d+(_\w+)?$")
 MEMORY = Path("/dev/shm")  # noqa: S108 - a file system of Linux without a disk
 MEMORY_BYTES_MIN = 4 * 2**30  # the whole run needs some hundred MiB
 

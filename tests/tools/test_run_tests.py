@@ -97,3 +97,8 @@ def test_a_chosen_place_stays(memory: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("TMPDIR", "/chosen")
     with run_tests.files_in_memory():
         assert os.environ["TMPDIR"] == "/chosen"
+
+
+@pytest.mark.parametrize("group", ["", "@7", "@421_rocketmq"])
+def test_the_group_of_a_test_is_no_part_of_its_name(group: str) -> None:
+    assert run_tests.GROUP.sub("", f"tests/a.py::test_b[x@y]{group}") == "tests/a.py::test_b[x@y]"
