@@ -32,10 +32,8 @@ from kitemq.model.values import OFFSET_MAX
 operations = Operations("messages", id="7F00000100001F900000000000000000")
 PULL_MAX = 160
 KEY_MAX = 64
-# Properties that have a field of their own, and what Apache's brokers note on every message.
-LEFT_OUT = frozenset(
-    {TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT, "MSG_REGION", "TRACE_ON", "CLUSTER"}
-)
+# Properties that have a field of their own.
+FIELD_PROPERTIES = frozenset({TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT})
 
 T = TypeVar("T")
 
@@ -90,7 +88,7 @@ def fields_of(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> tup
         message.origin_topic,
         properties.get(TAGS, ""),
         message.keys,
-        {name: value for name, value in properties.items() if name not in LEFT_OUT},
+        {name: value for name, value in properties.items() if name not in FIELD_PROPERTIES},
         properties.get(SHARDING_KEY, ""),
         message.attempt,
         message.born_ms,

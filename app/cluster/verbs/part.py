@@ -1,6 +1,7 @@
 """What the parts of the verbs share."""
 
 import asyncio
+import re
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ from engine.message import StoredMessage
 
 T = TypeVar("T")
 AT_ONCE = 64  # requests of one call
+# What Apache's brokers note on every message: nothing that its producer said.
+BROKERS_NOTES = re.compile(rb"(?<![^\x02])(?:MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*\x02?")
 FIXED_BYTES = 75  # of a record, without hosts, body, topic and properties
 
 
@@ -50,7 +53,8 @@ def stored_message(
 ) -> StoredMessage:
     """A message of a cluster as the engine's callers know it, under the number of its queue.
 
-    `topic` is where it lies, if not where it says; `more` are properties besides its own.
+    `topic` is where it lies, if not where it says; `more` are properties besides its own, of which
+    those are left out that every broker adds.
     """
     record = message.record
     sizes = map(len, (record.born_host, record.store_host, record.body, record.properties))
@@ -61,7 +65,7 @@ def stored_message(
         position=record.position,
         size_bytes=FIXED_BYTES + sum(sizes) + len(record.topic.encode()),
         body=record.body,
-        property_block=record.properties + more,
+        property_block=BROKERS_NOTES.sub(b"", record.properties) + more,
         flag=record.flag,
         sys_flag=record.sys_flag,
         attempt=record.reconsume_times + 1,

@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from app.cluster.verbs.part import AT_ONCE, all_of
+from app.cluster.verbs.part import AT_ONCE, BROKERS_NOTES, all_of
 from engine.errors import Busy
 
 pytestmark = pytest.mark.anyio
@@ -49,3 +49,9 @@ async def test_what_has_not_begun_is_closed_where_the_caller_is_cancelled() -> N
     with pytest.raises(asyncio.CancelledError):
         await task
     assert {inspect.getcoroutinestate(each) for each in coroutines} == {inspect.CORO_CLOSED}
+
+
+def test_what_every_broker_notes_is_no_property_of_a_message() -> None:
+    own = b"KEYS\x01k\x02X_CLUSTER\x01mine\x02"
+    noted = b"MSG_REGION\x01DefaultRegion\x02" + own + b"TRACE_ON\x01true\x02CLUSTER\x01east"
+    assert BROKERS_NOTES.sub(b"", noted) == own
