@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from bench.clients.remoting import pulling_frames, sending_frames
 from bench.clients.websocket import SocketSend, SocketTake
-from bench.figures import Check, Figure, Run, figure_of
-from bench.line import Line, MakeSend, Scale, Turn, Work, run_alone, sending, taking
+from bench.figures import Check, Figure
+from bench.line import Line, MakeSend, Scale, Work, in_turns, sending, taking
 from bench.peers import rocketmq
 from bench.server import Server
 
@@ -105,19 +105,18 @@ class GatewayLine:
         ):
             if scale.warm_s:
                 gateway.settle()
-            figures: list[Figure] = []
-            for load in LOADS:
-                ways = ((THROUGH, gateway, load.through), (STRAIGHT, straight, load.straight))
-                runs: dict[str, list[Run]] = {way: [] for way, _, _ in ways}
-                for number in range(scale.rounds):
-                    topic = f"{self.name}-{len(figures)}-{number}"
-                    for way, process, work in ways:
-                        runs[way].append(run_alone(work, Turn(process, topic, scale)))
-                figures += [
-                    figure_of(f"{load.name}, {way}", runs[way], process.worst_delay_ms())
-                    for way, process, _ in ways
-                ]
-        return figures
+            return [
+                figure
+                for number, load in enumerate(LOADS)
+                for figure in in_turns(
+                    [
+                        (f"{load.name}, {THROUGH}", gateway, load.through),
+                        (f"{load.name}, {STRAIGHT}", straight, load.straight),
+                    ],
+                    f"{self.name}-{number}",
+                    scale,
+                )
+            ]
 
 
 GATEWAY: tuple[Line, ...] = (

@@ -125,15 +125,20 @@ class RateLine:
                 )
                 for contestant, process in up:
                     run_alone(contestant.work, Turn(process, f"{self.name}-warm", warm))
-            runs: list[list[Run]] = [[] for _ in up]
-            for number in range(scale.rounds):
-                for (contestant, process), done in zip(up, runs, strict=True):
-                    topic = f"{self.name}-{number}"
-                    done.append(run_alone(contestant.work, Turn(process, topic, scale)))
-            return [
-                figure_of(contestant.name, done, process.worst_delay_ms())
-                for (contestant, process), done in zip(up, runs, strict=True)
-            ]
+            ways = [(contestant.name, process, contestant.work) for contestant, process in up]
+            return in_turns(ways, self.name, scale)
+
+
+def in_turns(ways: Sequence[tuple[str, Process, Work]], topic: str, scale: Scale) -> list[Figure]:
+    """The figure of each way by its name: one run of each, then the next round."""
+    runs: list[list[Run]] = [[] for _ in ways]
+    for number in range(scale.rounds):
+        for (_, process, work), done in zip(ways, runs, strict=True):
+            done.append(run_alone(work, Turn(process, f"{topic}-{number}", scale)))
+    return [
+        figure_of(name, done, process.worst_delay_ms())
+        for (name, process, _), done in zip(ways, runs, strict=True)
+    ]
 
 
 def run_alone(work: Work, turn: Turn) -> Run:
