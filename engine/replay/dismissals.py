@@ -150,10 +150,8 @@ class DismissalStore:
 
     def new_note(self, note: str, by: str, now_ms: int) -> DismissNote:
         """A note for a dismissal to come, with an id that no other has; Invalid."""
-        note = note.strip()
-        check_note(note)
         self._newest = max(now_ms, self._newest + 1)
-        return DismissNote(f"{self._newest:012x}", note, by, now_ms)
+        return note_of(note, by, now_ms, self._newest)
 
     def commit(self, plan: DismissalPlan) -> bool:
         """Carry a draft out; False where the pile has changed since. Raises Refused, DiskFull."""
@@ -267,6 +265,13 @@ def _check_ids(ids: Iterable[str]) -> None:
     for each in ids:
         if not NOTE_ID.fullmatch(each):
             raise Illegal(f"{each[:40]!r} is no id of a note")
+
+
+def note_of(note: str, by: str, now_ms: int, number: int) -> DismissNote:
+    """The note of that number; Invalid."""
+    note = note.strip()
+    check_note(note)
+    return DismissNote(f"{number:012x}", note, by, now_ms)
 
 
 def check_note(note: str) -> None:

@@ -142,6 +142,12 @@ class StoredJob:
         """Approximate size in memory."""
         return self.selection.size_bytes + len(self.plan.runs) + self.outcomes.size_bytes
 
+    def allowed(self, now_s: float, sends_max: int) -> int:
+        """How many copies its rate lets it send now, at most `sends_max`."""
+        if self.rate is None or self.rate.per_s != self.per_s:
+            self.rate = Rate(self.per_s, now_s)
+        return self.rate.allowed(now_s, sends_max)
+
     def after(self, verb: JobCommand) -> ReplayState:
         """The state that `verb` leads to; Conflict where that is not legal."""
         state = MOVES.get((self.state, verb))

@@ -124,6 +124,27 @@ class RecoveredCopy(NamedTuple):
     end: int
 
 
+def replay_missing(job_id: str) -> NotFound:
+    """The error for a job that there is not, or is forgotten."""
+    return NotFound(
+        f"there is no replay job {job_id[:100]!r}",
+        field="id",
+        remedy=f"list the jobs; the newest {JOBS_MAX} are kept",
+        code="replay_not_found",
+    )
+
+
+def check_unfinished(jobs: Iterable[StoredJob]) -> None:
+    """Busy where too many of these are not over for one more."""
+    if sum(not job.is_over for job in jobs) >= UNFINISHED_MAX:
+        raise Busy(
+            f"{UNFINISHED_MAX} replay jobs are not over yet",
+            field="replays",
+            remedy="let some finish, or stop them",
+            retry_after_s=10.0,
+        )
+
+
 class JobStore:
     """Register it before the journal is loaded, `settle` it after recovery."""
 
@@ -155,12 +176,7 @@ class JobStore:
         """The job; raises NotFound, also for one that is forgotten."""
         job = self._jobs.get(job_id)
         if job is None:
-            raise NotFound(
-                f"there is no replay job {job_id[:100]!r}",
-                field="id",
-                remedy=f"list the jobs; the newest {JOBS_MAX} are kept",
-                code="replay_not_found",
-            )
+            raise replay_missing(job_id)
         return job
 
     def all(self) -> list[StoredJob]:
@@ -208,13 +224,7 @@ class JobStore:
 
     def _make_room(self, size_bytes: int) -> None:
         jobs = self._jobs.values()
-        if sum(not job.is_over for job in jobs) >= UNFINISHED_MAX:
-            raise Busy(
-                f"{UNFINISHED_MAX} replay jobs are not over yet",
-                field="replays",
-                remedy="let some finish, or stop them",
-                retry_after_s=10.0,
-            )
+        check_unfinished(jobs)
         size_bytes += sum(job.size_bytes for job in jobs)
         count = len(jobs) + 1
         for job in [job for job in jobs if job.is_over]:

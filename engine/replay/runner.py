@@ -13,7 +13,6 @@ from engine.replay.examine import CopyDecision, Examiner
 from engine.replay.job import ReplayState, StoredJob
 from engine.replay.job_store import JobStore
 from engine.replay.outcomes import ReplayOutcome
-from engine.replay.rate import Rate
 from engine.service import IDLE_WAIT_MAX_S, Service
 
 SENDS_MAX = 100  # in one step
@@ -66,10 +65,7 @@ class ReplayRunner(Service):
     def _allowed(self, job: StoredJob) -> int:
         if job.dry_run:
             return EXAMINED_MAX
-        now_s = self._clock.monotonic_s()
-        if job.rate is None or job.rate.per_s != job.per_s:
-            job.rate = Rate(job.per_s, now_s)
-        return job.rate.allowed(now_s, SENDS_MAX)
+        return job.allowed(self._clock.monotonic_s(), SENDS_MAX)
 
     def _wait_s(self, job: StoredJob) -> float:
         return 0.0 if job.dry_run or job.rate is None else job.rate.wait_s()

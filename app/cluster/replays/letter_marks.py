@@ -13,7 +13,7 @@ from app.db.rows import LetterMarksRow
 from app.db.worker import DatabaseAsker, DatabaseWorker
 from engine.broker import DismissalPlan, DismissNote
 from engine.errors import Refused
-from engine.replay.dismissals import DISMISSALS_MAX, SPANS_MAX, check_note
+from engine.replay.dismissals import DISMISSALS_MAX, SPANS_MAX, note_of
 from engine.replay.dismissed_offsets import DismissedOffsets, PackedDismissals
 from engine.replay.offset_bits import OffsetBits
 
@@ -36,7 +36,7 @@ class LetterMarks:
     def __init__(self, database: DatabaseWorker) -> None:
         self._ask = DatabaseAsker(database, UNAVAILABLE, code="marks_unavailable")
         self._topics: dict[str, tuple[Marks, float]] = {}
-        self._newest_ms = 0
+        self._newest = 0
 
     async def of(self, topic: str, *, first: int = 0) -> Marks:
         """The marks of a topic, without most of those before `first`; Busy."""
@@ -63,10 +63,8 @@ class LetterMarks:
 
     def new_note(self, note: str, by: str, now_ms: int) -> DismissNote:
         """A note for a dismissal to come; Invalid."""
-        note = note.strip()
-        check_note(note)
-        self._newest_ms = max(now_ms, self._newest_ms + 1)
-        return DismissNote(f"{self._newest_ms:012x}", note, by, now_ms)
+        self._newest = max(now_ms, self._newest + 1)
+        return note_of(note, by, now_ms, self._newest)
 
     async def commit(self, plan: DismissalPlan) -> bool:
         """Carry a plan out; False where the dismissals have changed since. Refused, Busy."""

@@ -22,7 +22,6 @@ from engine.replay.examine import CopyDecision
 from engine.replay.job import StoredJob
 from engine.replay.job_store import ERROR_CHARS_MAX, ReplayProgress, change_job
 from engine.replay.outcomes import ReplayOutcome
-from engine.replay.rate import Rate
 
 log = logging.getLogger("kitemq.replays")
 
@@ -117,10 +116,7 @@ class ClusterReplayRunner:
     def _allowed(self, job: SharedJob) -> int:
         if job.dry_run:
             return EXAMINED_MAX
-        now_s = self._clock.monotonic_s()
-        if job.rate is None or job.rate.per_s != job.per_s:
-            job.rate = Rate(job.per_s, now_s)
-        return job.rate.allowed(now_s, SENDS_MAX)
+        return job.allowed(self._clock.monotonic_s(), SENDS_MAX)
 
     async def _wait(self, job: SharedJob, error: Busy) -> None:
         """Say why a job does not go on, and try again later."""

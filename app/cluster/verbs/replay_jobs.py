@@ -28,16 +28,16 @@ from engine.broker import (
     TopicConfig,
 )
 from engine.clock import Clock
-from engine.errors import Busy, Conflict, NotFound
+from engine.errors import Conflict
 from engine.replay.dismissed_offsets import DismissedOffsets
 from engine.replay.job import JobPlan, StoredJob
 from engine.replay.job_commands import JobCommands
 from engine.replay.job_store import (
-    JOBS_MAX,
-    UNFINISHED_MAX,
     ReplayBegun,
     ReplayDecided,
     change_job,
+    check_unfinished,
+    replay_missing,
 )
 from engine.replay.replays import outcome_indexes, outcome_row
 from engine.replay.selection import OffsetRange
@@ -80,12 +80,7 @@ class LoadedJobs:
         """The job; NotFound."""
         job = self._jobs.get(job_id)
         if job is None:
-            raise NotFound(
-                f"there is no replay job {job_id[:100]!r}",
-                field="id",
-                remedy=f"list the jobs; the newest {JOBS_MAX} are kept",
-                code="replay_not_found",
-            )
+            raise replay_missing(job_id)
         return job
 
     def all(self) -> Sequence[StoredJob]:
@@ -94,13 +89,7 @@ class LoadedJobs:
 
     def create(self, plan: JobPlan, *, per_s: float, dry_run: bool) -> StoredJob:
         """A new job, to be written; Busy where too many are not over yet."""
-        if sum(not job.is_over for job in self._jobs.values()) >= UNFINISHED_MAX:
-            raise Busy(
-                f"{UNFINISHED_MAX} replay jobs are not over yet",
-                field="replays",
-                remedy="let some finish, or stop them",
-                retry_after_s=10.0,
-            )
+        check_unfinished(self._jobs.values())
         self.created = StoredJob(plan, per_s=per_s, dry_run=dry_run)
         return self.created
 
