@@ -24,7 +24,8 @@ pytestmark = pytest.mark.anyio
 # A stream ends when its reader goes, which this client cannot.
 ENDLESS = {"/tail/stream"}
 ELSEWHERE = {"/{path:path}"}
-# Rows that say when somebody was last here, and what was done: looking may write those.
+# Rows that say when somebody was last here, and what was done: looking may write those. A lease is
+# renewed by itself.
 NOT_COMPARED = {"audit", "sessions", "leases"}
 # What goes on by itself, whether anybody looks or not: the checkpoint, and what RocketMQ's broker
 # would read of the log, which is written some seconds after what it tells of.

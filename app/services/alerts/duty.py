@@ -38,10 +38,12 @@ class AlertDuty:
     async def take(self) -> None:
         """Take the duty where nobody has it, or keep it. Raises Busy, and nothing changes."""
         now_ms = self._clock.now_ms()
-        lease = await self._ask(
-            lambda db: db.leases.take(LEASE, self._owner, now_ms, now_ms + LEASE_MS)
+        lease, entry = await self._ask(
+            lambda db: (
+                db.leases.take(LEASE, self._owner, now_ms, now_ms + LEASE_MS),
+                db.audit.newest(KINDS),
+            )
         )
-        entry = await self._ask(lambda db: db.audit.newest(KINDS))
         seen = (entry.id or 0, entry.result) if entry else (0, "")
         is_ours = lease.owner == self._owner
         self.is_changed = seen != self._seen or not is_ours or not self.is_ours
