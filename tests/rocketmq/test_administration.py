@@ -5,7 +5,7 @@ members, dead letters that no KiteMQ buried.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -20,14 +20,9 @@ from tests.app import test_administration as contract
 from tests.app.maker import LIMIT_S, Maker, cluster_administration
 from tests.remoting.port import Client
 from tests.rocketmq.cluster import ApacheCluster
-from tests.rocketmq.test_verbs import anyio_backend, cluster_of, maker_of, pytestmark
+from tests.rocketmq.test_verbs import maker_of, pytestmark
 
-__all__ = ["anyio_backend", "pytestmark"]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    yield from cluster_of(tmp_path_factory.mktemp("cluster"))
+__all__ = ["pytestmark"]
 
 
 @pytest.fixture

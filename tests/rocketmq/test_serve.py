@@ -22,7 +22,6 @@ from bench.process import Process
 from kitemq import Client, Consumer, KiteError, Producer
 from tests.patience import until
 from tests.rocketmq.cluster import ApacheCluster
-from tests.rocketmq.test_verbs import cluster_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -70,11 +69,6 @@ class Gateway(Process):
         status, answer = self.ask(method, f"/api/v1{path}", body)
         assert status < 300, answer
         return answer
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    yield from cluster_of(tmp_path_factory.mktemp("cluster"))
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from app.cluster.client import ClusterClient
 from app.cluster.messages import NewClusterMessage
 from tests.patience import until
 from tests.rocketmq.cluster import ApacheCluster
-from tests.rocketmq.test_serve import LIMIT_S, Gateway, cluster, group, pytestmark, server, topic
+from tests.rocketmq.test_serve import LIMIT_S, Gateway, group, pytestmark, server, topic
 from tests.rocketmq.test_serve_replays import bury, ended, received
 
-__all__ = ["cluster", "group", "pytestmark", "server", "topic"]
+__all__ = ["group", "pytestmark", "server", "topic"]
 
 
 TRACES = "RMQ_SYS_TRACE_TOPIC"

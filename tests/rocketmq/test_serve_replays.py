@@ -15,9 +15,9 @@ from tests.patience import until
 from tests.postgres import Cluster as Postgres
 from tests.postgres import running_postgres
 from tests.rocketmq.cluster import ApacheCluster
-from tests.rocketmq.test_serve import LIMIT_S, Gateway, cluster, group, pytestmark, server, topic
+from tests.rocketmq.test_serve import LIMIT_S, Gateway, group, pytestmark, server, topic
 
-__all__ = ["cluster", "group", "pytestmark", "server", "topic"]
+__all__ = ["group", "pytestmark", "server", "topic"]
 
 
 class Sharing(Gateway):

@@ -6,7 +6,6 @@ And the SDK's own tests of requests, which the embedded engine passes, too.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -23,31 +22,15 @@ from kitemq import (
     ReplyResult,
 )
 from tests.kitemq import test_requests as suite
-from tests.live import LiveServer
 from tests.patience import until
 from tests.rocketmq.cluster import ApacheCluster
 from tests.rocketmq.test_serve import Gateway
-from tests.rocketmq.test_verbs import cluster_of
+from tests.rocketmq.test_verbs import pytestmark
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.crash,
-    pytest.mark.anyio,
-    pytest.mark.xdist_group("rocketmq"),
-    pytest.mark.timeout(600),
-]
+__all__ = ["pytestmark"]
+
 LIMIT_S = 60.0
 Results = list[ReplyResult | KiteError]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    yield from cluster_of(tmp_path_factory.mktemp("cluster"))
 
 
 @pytest.fixture(scope="module")
@@ -183,18 +166,6 @@ def _kept(client: Client, correlation_id: str) -> Reply | None:
         return client.messages.find_reply(correlation_id)
     except KiteError:
         return None
-
-
-@pytest.fixture
-def server(cluster: ApacheCluster, tmp_path: Path) -> Iterator[LiveServer]:
-    """With topics and groups of its own."""
-    live = LiveServer(tmp_path / "data", rocketmq=cluster.name_server)
-    live.suffix = f"-{uuid4().hex[:8]}"
-    live.start()
-    try:
-        yield live
-    finally:
-        live.close()
 
 
 globals().update({name: test for name, test in vars(suite).items() if name.startswith("test_")})

@@ -13,9 +13,9 @@ from protocol.remoting.codes import RequestCode
 from tests.patience import until
 from tests.remoting.test_java import VERSIONS, driver_of
 from tests.rocketmq.cluster import ApacheCluster
-from tests.rocketmq.test_serve import LIMIT_S, Gateway, cluster, group, pytestmark, server, topic
+from tests.rocketmq.test_serve import LIMIT_S, Gateway, group, pytestmark, server, topic
 
-__all__ = ["cluster", "group", "pytestmark", "server", "topic"]
+__all__ = ["group", "pytestmark", "server", "topic"]
 
 
 def send(server: Gateway, topic: str, numbers: range) -> None:

@@ -4,14 +4,12 @@ And what no other maker can show: a broker that is killed while it is used.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from itertools import count
-from pathlib import Path
 
 import pytest
 
 from app.cluster.client import ClusterClient
-from app.cluster.errors import ClusterError
 from app.cluster.groups import ClusterGroup
 from app.cluster.messaging import ClusterMessaging
 from engine.broker import (
@@ -26,7 +24,7 @@ from engine.message import Message, StoredMessage
 from protocol.remoting.codes import RequestCode
 from tests.app import test_messaging as contract
 from tests.app.maker import LIMIT_S, Maker, bodies
-from tests.rocketmq.cluster import ApacheCluster, missing_cluster
+from tests.rocketmq.cluster import ApacheCluster
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,36 +33,6 @@ pytestmark = [
     pytest.mark.xdist_group("rocketmq"),
     pytest.mark.timeout(600),
 ]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    yield from cluster_of(tmp_path_factory.mktemp("cluster"))
-
-
-def cluster_of(root: Path) -> Iterator[ApacheCluster]:
-    """Two masters that are registered; skips where Apache is not installed."""
-    if reason := missing_cluster():
-        pytest.skip(reason)
-    with ApacheCluster(root, "a", "b") as cluster:
-        asyncio.run(_registered(cluster))
-        yield cluster
-
-
-async def _registered(cluster: ApacheCluster) -> None:
-    async with ClusterClient(cluster.name_server) as client, asyncio.timeout(LIMIT_S):
-        while True:
-            try:
-                if len(await client.masters()) == 2:
-                    return
-            except ClusterError:
-                pass
-            await asyncio.sleep(0.2)
 
 
 @pytest.fixture
