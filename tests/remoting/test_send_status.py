@@ -70,6 +70,16 @@ async def until_all_wait(running: Running) -> None:
             await asyncio.sleep(0.01)
 
 
+async def all_that_wait(running: Running) -> tuple[Client, list[int]]:
+    """Sends of each kind that are stored, and wait for the standby that is there."""
+    await running.http.post("/api/v1/topics", json={"name": "orders"})
+    client = await running.connect()
+    running.broker.replicas.join()
+    numbers = begin_all(client)
+    await until_all_wait(running)
+    return client, numbers
+
+
 async def test_without_a_standby_a_send_is_stored_with_a_status_or_refused(
     running: Running, falls_back: bool
 ) -> None:
@@ -92,11 +102,7 @@ async def test_without_a_standby_a_send_is_stored_with_a_status_or_refused(
 async def test_a_standby_that_is_late_is_told_by_the_status(
     running: Running, falls_back: bool
 ) -> None:
-    await running.http.post("/api/v1/topics", json={"name": "orders"})
-    client = await running.connect()
-    running.broker.replicas.join()
-    numbers = begin_all(client)
-    await until_all_wait(running)
+    client, numbers = await all_that_wait(running)
     running.advance(TIMEOUT_S + 0.1)
     given = await answers(client, numbers)
     late = ResponseCode.FLUSH_SLAVE_TIMEOUT if falls_back else ResponseCode.SYSTEM_BUSY
@@ -106,11 +112,7 @@ async def test_a_standby_that_is_late_is_told_by_the_status(
 async def test_a_standby_in_time_and_a_topic_that_asks_for_less_are_a_success(
     running: Running, falls_back: bool
 ) -> None:
-    await running.http.post("/api/v1/topics", json={"name": "orders"})
-    client = await running.connect()
-    running.broker.replicas.join()
-    numbers = begin_all(client)
-    await until_all_wait(running)
+    client, numbers = await all_that_wait(running)
     running.broker.replicas.report(running.broker.log_end)
     assert {each.code for each in await answers(client, numbers)} == {ResponseCode.SUCCESS}
     running.broker.replicas.leave()

@@ -102,6 +102,17 @@ async def test_a_leader_that_meets_a_standby_of_a_later_epoch_goes_no_further(
     settings_by_role(Settings(data=tmp_path / "leader", follow="10.0.0.2:10912"))
 
 
+async def followed(leader: Leader, path: Path) -> tuple[int, JournalPlace]:
+    """Let a standby follow, and the leader go on; where both ended before that."""
+    async with following(leader, path) as standby:
+        leader.send(b"both")
+        await caught_up(leader, standby)
+        end = standby.app.services.host.standby_broker.standby.end
+        leader.send(b"alone")
+        await caught_up(leader, standby)
+    return end
+
+
 async def test_two_promotions_of_one_epoch_wait_for_a_person_to_decide(
     opened: Opened, tmp_path: Path
 ) -> None:
@@ -109,12 +120,7 @@ async def test_two_promotions_of_one_epoch_wait_for_a_person_to_decide(
     rival = tmp_path / "standby"
     async with opened() as leader:
         leadership = leader.app.services.leadership
-        async with following(leader, tmp_path) as standby:
-            leader.send(b"both")
-            await caught_up(leader, standby)
-            end = standby.app.services.host.standby_broker.standby.end
-            leader.send(b"alone")
-            await caught_up(leader, standby)
+        end = await followed(leader, tmp_path)
         leadership.state = leadership.state.promote(*end)
         save_epochs(rival, load_epochs(rival).promote(*end))
         mark = load_epochs(rival).history.mark(EMPTY_STATE)
@@ -219,12 +225,7 @@ async def test_a_directory_that_follows_a_later_leader_shows_its_tail(
     opened: Opened, tmp_path: Path
 ) -> None:
     async with opened() as leader:
-        async with following(leader, tmp_path) as standby:
-            leader.send(b"both")
-            await caught_up(leader, standby)
-            end = standby.app.services.host.standby_broker.standby.end
-            leader.send(b"alone")
-            await caught_up(leader, standby)
+        end = await followed(leader, tmp_path)
         leadership = leader.app.services.leadership
         leadership.state = leadership.state.promote(*end)
         # The two differ from there on, though here by nothing but the epoch.
