@@ -60,6 +60,8 @@ class SendBatcher:
         self.host = host
         self._waiting: list[PendingSend] = []
         self.has_waiting = False  # sends that are not stored yet
+        self.is_crowded = False  # several came in one turn, the last time that any came
+        self._has_stored_alone = False  # a send of this turn
         self._runs: deque[list[PendingSend]] = deque()  # which go into one append each
 
     def add(self, messages: Sequence[Message], durability: Durability | None, done: Done) -> None:
@@ -87,6 +89,19 @@ class SendBatcher:
             )
         )
 
+    def note_alone(self) -> None:
+        """A send was stored by itself. Where that was not the first in this turn, others may come
+        as well: they had better wait for each other.
+        """
+        if self._has_stored_alone:
+            self.is_crowded = True
+        else:
+            self._has_stored_alone = True
+            self.host.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._has_stored_alone = False
+
     def _add(self, item: PendingSend) -> None:
         if not self.has_waiting:
             self._schedule()
@@ -100,6 +115,7 @@ class SendBatcher:
         """Store what waits, in order; the next turn goes on where this one has no more time."""
         end_s = perf_counter() + TURN_S
         waiting, self._waiting = self._waiting, []
+        self.is_crowded = len(waiting) > 1
         self._runs.extend(_runs_of(waiting))
         try:
             while self._runs:
@@ -177,20 +193,32 @@ class LoneSends:
         """Whether it may go on; else a new one is to be prepared."""
         return self._sender.is_current
 
-    def send(self, data: bytes, bodies_at: int, born_ms: int, id_number: int) -> LonePlace | None:
-        """As `LoneSender.send`; None also while earlier sends wait for the end of the turn."""
-        if self._batcher.has_waiting:
+    def send(
+        self, data: bytes, bodies_at: int, born_ms: int, id_number: int, born_host: bytes = b""
+    ) -> LonePlace | None:
+        """As `LoneSender.send`; None also while sends wait for the end of the turn, or had better.
+
+        They had where there were several in a turn: together they cost less.
+        """
+        batcher = self._batcher
+        if batcher.has_waiting or batcher.is_crowded:
             return None
-        return self._sender.send(data, bodies_at, born_ms, id_number)
+        place = self._sender.send(data, bodies_at, born_ms, id_number, born_host)
+        if place is not None:
+            batcher.note_alone()
+        return place
+
+    def result_of(self, place: LonePlace, level: Durability) -> ColumnsResult:
+        """The result of a message with this durability."""
+        offsets, positions = range(place.offset, place.offset + 1), [place.position]
+        return ColumnsResult(place.queue, offsets, positions, level, self._sender.id_prefix)
 
     def when_accepted(self, place: LonePlace, done: ColumnsDone) -> None:
         """Call `done` once the message that stands there has its durability, or failed to."""
-        offsets, positions = range(place.offset, place.offset + 1), [place.position]
 
         def answer(level: Durability, error: Exception | None) -> None:
-            result = ColumnsResult(place.queue, offsets, positions, level, "")
             failure = _flush_failure(error)
-            done(None if failure else result, failure)
+            done(None if failure else self.result_of(place, level), failure)
 
         self._batcher.host.broker.when_accepted(place.end, self.durability, answer)
 

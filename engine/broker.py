@@ -576,8 +576,8 @@ class Broker(ConsumeVerbs, GroupVerbs, ReadVerbs, ScheduleVerbs):
     ) -> LoneSender | None:
         """Prepare to send messages one at a time which differ from this one in little.
 
-        That has been accepted, has its id from its sender, and of columns only that of the bodies.
-        None where each has to be looked at.
+        That has been accepted, and of columns only that of the bodies. All of them have their ids
+        from their sender, or none has. None where each has to be looked at.
         """
         level = self._intake.lone_durability(columns, durability)
         if level is None:

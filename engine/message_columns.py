@@ -18,6 +18,11 @@ BODY_LENGTH_BYTES = 4
 ID_LENGTH_BYTES = 2
 
 
+def body_column(body: bytes) -> bytes:
+    """The column of bodies of one message."""
+    return len(body).to_bytes(BODY_LENGTH_BYTES, "big") + body
+
+
 class BatchColumns(NamedTuple):
     """Plain messages of a batch as columns of `data`, where the bodies come first.
 

@@ -95,14 +95,15 @@ class LoneMessage(NamedTuple):
     data: bytes
     bodies_at: int
     born_ms: int  # 0: when it is stored
-    id_number: int
+    id_number: int  # SHARED: the store makes the id
+    born_host: bytes = b""  # in as many bytes as that of the shape; b"": the same one
 
 
 class RecordShape:
     """Encodes plain messages of one sender one at a time: what they share is prepared once."""
 
     def __init__(self, encoder: Encoder, batch: MessageColumns) -> None:
-        """`batch` is one of them, which has its id from its sender."""
+        """`batch` is one of them; it has its id from its sender, or none of them has."""
         columns = _columns(encoder, batch, 0, 0, 0, 1)
         self.topic = batch.topic
         self.tag_codes = [columns.tag_code]
@@ -112,16 +113,17 @@ class RecordShape:
         host_at = BORN_AT + I64.size
         stored_at = host_at + len(pack_host(batch.born_host))
         shared = columns.shared
-        self._sys_flag, self._born_host = shared[:BORN_AT], shared[host_at:stored_at]
+        self._sys_flag, self.born_host = shared[:BORN_AT], shared[host_at:stored_at]
         self._after_stored = shared[stored_at + I64.size :]
 
     def encode(
         self, message: LoneMessage, queue: ConsumeQueue, position: int, stored_ms: int
     ) -> EncodedColumns:
         """The record of `message` at `position`, next in its queue."""
-        data, bodies_at, born_ms, id_number = message
+        data, bodies_at, born_ms, id_number, born_host = message
         born, stored = I64.pack(born_ms or stored_ms), I64.pack(stored_ms)
-        shared = b"".join((self._sys_flag, born, self._born_host, stored, self._after_stored))
+        host = born_host or self.born_host
+        shared = b"".join((self._sys_flag, born, host, stored, self._after_stored))
         fields = (
             *(data, 1, bodies_at, *NO_COLUMNS, position, queue.next_offset, self._magic),
             *(queue.id.queue, self._flag, self._tag_code, stored_ms, shared, self._topic_field),

@@ -250,7 +250,7 @@ class Store(StoreCopy):
         size_bytes, offset = len(data), known.next_offset
         known.next_offset = offset + 1
         run = PackedRun(known, offset, entry, shape.tag_codes, size_bytes)
-        hashed = [HashedKeys(hashes, places)]
+        hashed = [HashedKeys(hashes, places)] if hashes else []
         end = start + size_bytes
         self._dispatch.add(DispatchBatch(end, stored_ms, is_held, [run], [], hashed))
         return LonePlace(queue, offset, start, end, stored_ms)
@@ -258,6 +258,11 @@ class Store(StoreCopy):
     def record_shape(self, columns: MessageColumns) -> RecordShape:
         """The shape of messages like the one that came as columns, for `append_lone`."""
         return RecordShape(self._encoder, columns)
+
+    @property
+    def id_prefix(self) -> str:
+        """What ids begin with that are made here; the 16 hex digits of the position follow."""
+        return self._encoder.id_prefix
 
     def _dispatch_written(self, batch: DispatchBatch) -> list[SentRun]:
         """Bring what the log has now on its way to the readers; the result for each queue."""

@@ -36,15 +36,20 @@ class LoneSender:
         self._shape = parts.store.record_shape(columns)
         self.durability = durability
         self._is_held = durability is not Durability.STORED
+        self.id_prefix = "" if columns.id_prefix else parts.store.id_prefix
 
     @property
     def is_current(self) -> bool:
         """Whether no topic was changed since: else this sender never sends again."""
         return self._catalog.version == self._version
 
-    def send(self, data: bytes, bodies_at: int, born_ms: int, id_number: int) -> LonePlace | None:
+    def send(
+        self, data: bytes, bodies_at: int, born_ms: int, id_number: int, born_host: bytes = b""
+    ) -> LonePlace | None:
         """Store the message whose body is the last in `data`, or do nothing and give None.
 
+        `id_number` is SHARED where the message that this was prepared with had no id: then ids are
+        made here. `born_host` is packed; by default that message's.
         None: send it as any other, which says what is wrong with it, or prepare a new sender.
         """
         body_bytes = len(data) - bodies_at - BODY_LENGTH_BYTES
@@ -53,11 +58,12 @@ class LoneSender:
             or self._store.crowding
             or not 0 < body_bytes <= BODY_BYTES_MAX
             or born_ms < 0
+            or (born_host and len(born_host) != len(self._shape.born_host))
         ):
             return None
         began_s = self._clock.monotonic_s()
         queue = self._queue if self._queue >= 0 else self._router.next_queue(self._topic)
-        message = LoneMessage(data, bodies_at, born_ms, id_number)
+        message = LoneMessage(data, bodies_at, born_ms, id_number, born_host)
         try:
             self._check_running()
             place = self._store.append_lone(self._shape, message, queue, is_held=self._is_held)

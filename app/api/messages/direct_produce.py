@@ -20,15 +20,17 @@ from app.network.response_cycle import head_of
 from app.network.whole_request import Answer
 from app.security.access import Action, Kind, require
 from app.security.headers import secured, stay_secure
-from app.send_batcher import BatchSlice
+from app.send_batcher import BatchSlice, LoneSends
 from engine.errors import EngineError, Forbidden, Invalid
-from engine.host import host_text
+from engine.host import host_text, pack_host
 from engine.message import offset_id
-from engine.message_columns import ColumnsResult, MessageColumns
+from engine.message_columns import SHARED, ColumnsResult, LonePlace, MessageColumns, body_column
 from kitemq.model.produce import ProduceResult, StoredAt
 from kitemq.model.topics import Durability as WireDurability
 
 NO_LENGTH = b"content-length: 0"
+ALIKE_COUNT = 2  # requests with a raw body, until there is a shorter way for those like them
+ALIKE_AGAIN = 1000  # until that is tried again where it was not possible
 ASKED = ("type", "method", "path", "headers", "query_string")  # what authentication reads
 
 
@@ -47,6 +49,9 @@ class DirectProduce:
         self._asked = {key: scope[key] for key in ASKED}
         is_json = content_type(scope) == JSON
         self._headers = None if is_json else RawHeaders(self._topic, scope["headers"])
+        self._lone: LoneSends | None = None
+        is_plain = self._headers is not None and self._headers.is_plain
+        self._unlike_count = ALIKE_COUNT if is_plain else 0  # 0: no more to count
         headers = dict(scope["headers"])
         self._extra = stay_secure(headers[b"host"]) if services.settings.tls_certificate else ()
         head = head_of(201, secured(answer_headers(JSON, b""), self._extra))
@@ -55,41 +60,79 @@ class DirectProduce:
 
     def begin(self, client: tuple[str, int] | None, body: bytes, answer: Answer) -> bool:
         """Store the message or the batch of a request; False if it may not be, or not this way."""
-        services, address = self._services, client[0] if client else ""
-        limits, size_bytes = services.request_limits, len(body)
-        if not 0 < size_bytes <= limits.request_bytes_max:
-            return False
-        try:
-            principal = services.authenticator.identify(self._asked)
-            if not principal.is_open or principal.is_read_only:
-                require(principal, Action.PRODUCE, Kind.TOPIC, self._topic)
-            limits.enter(address)
-        except (EngineError, ProblemError):
-            return False
-        if not limits.budget.take_whole(address, principal.caller, size_bytes):
-            limits.leave(address)
+        address, limits = client[0] if client else "", self._services.request_limits
+        caller = self._admit(address, len(body))
+        if caller is None:
             return False
 
         def leave() -> None:
-            limits.budget.give_small(address, principal.caller, size_bytes)
+            limits.budget.give_small(address, caller, len(body))
             limits.leave(address)
 
         def done(sent: BatchSlice | ColumnsResult | None, error: EngineError | None) -> None:
             leave()
             answer(self._refusal(new, error) if sent is None else self._answer(sent))
 
+        born_host = host_text(*client) if client else ""
+        lone = self._lone
+        if lone is not None and (place := self._store_alone(lone, body, born_host)) is not None:
+            new = NewMessages([], lone.durability, is_alone=True)
+            if lone.waits:
+                lone.when_accepted(place, done)
+            else:
+                done(lone.result_of(place, lone.durability), None)
+            return True
         try:
-            new = self._messages(body, host_text(*client) if client else "")
+            new = self._messages(body, born_host)
         except (EngineError, ProblemError):
             leave()
             return False
 
         CLIENT_ADDRESS.set(address)
+        messaging = self._services.messaging
         if isinstance(new.messages, MessageColumns):
-            services.messaging.submit_columns(new.messages, new.durability, done)
+            messaging.submit_columns(new.messages, new.durability, done)
         else:
-            services.messaging.submit(new.messages, new.durability, done)
+            messaging.submit(new.messages, new.durability, done)
+        if self._unlike_count:
+            self._count_alike(body, born_host)
         return True
+
+    def _admit(self, address: str, size_bytes: int) -> str | None:
+        """The caller, for whom one more request of so many bytes is counted; None if it may not."""
+        services = self._services
+        limits = services.request_limits
+        if not 0 < size_bytes <= limits.request_bytes_max:
+            return None
+        try:
+            principal = services.authenticator.identify(self._asked)
+            if not principal.is_open or principal.is_read_only:
+                require(principal, Action.PRODUCE, Kind.TOPIC, self._topic)
+            limits.enter(address)
+        except (EngineError, ProblemError):
+            return None
+        if not limits.budget.take_whole(address, principal.caller, size_bytes):
+            limits.leave(address)
+            return None
+        return principal.caller
+
+    def _store_alone(self, lone: LoneSends, body: bytes, born_host: str) -> LonePlace | None:
+        """Store the message at once; None, and nothing is done, where it may not be."""
+        place = lone.send(body_column(body), 0, 0, SHARED, pack_host(born_host))
+        if place is None and not lone.is_current:
+            self._lone, self._unlike_count = None, ALIKE_COUNT
+        return place
+
+    def _count_alike(self, body: bytes, born_host: str) -> None:
+        """Have a shorter way for raw bodies that come alone, once this is not the first of them."""
+        self._unlike_count -= 1
+        if self._unlike_count:
+            return
+        assert self._headers is not None
+        columns = self._headers.columns(body, born_host)
+        self._lone = self._services.messaging.lone_sender(columns, self._headers.durability)
+        if self._lone is None:
+            self._unlike_count = ALIKE_AGAIN
 
     def _messages(self, body: bytes, born_host: str) -> NewMessages:
         if self._headers is not None:

@@ -11,7 +11,7 @@ from app.api.messages.message_columns import columns_of
 from app.services.new_message import message_of
 from engine.errors import Invalid
 from engine.message import BODY_BYTES_MAX, Durability, Message
-from engine.message_columns import MessageColumns
+from engine.message_columns import MessageColumns, body_column
 from kitemq.model.numbers import is_whole
 from kitemq.model.produce import BATCH_MAX, NewMessage
 from kitemq.model.scheduled import TIME_MS_MAX
@@ -98,11 +98,40 @@ class RawHeaders:
         self._delay_level = _number(headers, b"kitemq-delay-level", 0, 18)
         self._deliver_at_ms = _number(headers, b"kitemq-deliver-at-ms", 0, TIME_MS_MAX)
         self._transaction_group = headers.get(b"kitemq-transaction-group", "")
-        self._durability = _durability(headers.get(b"kitemq-durability", ""))
+        self.durability = _durability(headers.get(b"kitemq-durability", ""))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether messages with these headers neither wait for anything nor have an order."""
+        return not (
+            self._message_group
+            or self._delay_level
+            or self._deliver_at_ms
+            or self._transaction_group
+        )
+
+    def columns(self, body: bytes, born_host: str) -> MessageColumns:
+        """The message with this body as columns; only where it `is_plain`."""
+        return MessageColumns(
+            self._topic,
+            self._queue,
+            1,
+            body_column(body),
+            0,
+            len(body),
+            lambda: [self._message(body, born_host)],
+            tag=self._tag,
+            keys=self._keys,
+            properties=self._properties,
+            born_host=born_host,
+        )
 
     def message(self, body: bytes, born_host: str) -> NewMessages:
         """The message with this body."""
-        message = Message(
+        return NewMessages([self._message(body, born_host)], self.durability, is_alone=True)
+
+    def _message(self, body: bytes, born_host: str) -> Message:
+        return Message(
             self._topic,
             body,
             self._tag,
@@ -115,7 +144,6 @@ class RawHeaders:
             deliver_at_ms=self._deliver_at_ms,
             transaction_group=self._transaction_group,
         )
-        return NewMessages([message], self._durability, is_alone=True)
 
 
 def _number(headers: dict[bytes, str], name: bytes, default: int, most: int) -> int:

@@ -177,7 +177,7 @@ def test_while_answers_wait_for_a_client_that_does_not_read_none_is_stored_so(
         for frame in frames[:3]:
             link.ask([frame])
         (session,) = [
-            each for each in gc.get_objects() if isinstance(each, Session) and not each._is_closing
+            each for each in gc.get_objects() if type(each) is Session and not each._is_closing
         ]
         protocol = session._socket
         server.call(protocol.pause_writing)
