@@ -252,6 +252,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self.resume()
         while not earlier.empty():
             self.queue.put_nowait(earlier.get_nowait())
+        self._end_read()
 
     def detach(self) -> None:
         """Forget the receiver: the connection is over for it."""

@@ -9,7 +9,8 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from types import CoroutineType
+from typing import Any, TypeAlias
 
 from starlette.types import Scope
 
@@ -32,9 +33,17 @@ from app.ws.shapes import error_frame
 from engine.errors import EngineError, Invalid
 from kitemq.protocol import batches, frames, sends, text
 from kitemq.protocol.columns import ProtocolError
-from kitemq.protocol.stream import CLIENT_FRAMES, FrameParser, UnreadableFrame, iter_frames
+from kitemq.protocol.stream import (
+    CLIENT_FRAMES,
+    FrameParser,
+    UnreadableFrame,
+    iter_frames,
+    only_frame,
+)
 
 log = logging.getLogger("kitemq.socket")
+
+Answer: TypeAlias = frames.Frame | Coroutine[Any, Any, frames.Frame | None] | None
 
 PARSERS: dict[int, FrameParser] = {
     **CLIENT_FRAMES,
@@ -146,15 +155,32 @@ class Connection:
         """Work on a message at once; while that has to wait, the socket keeps further ones."""
         if self._is_closing:
             return
-        self._begin(self._on_data(data))
+        self._outbox.is_reading = True
+        if isinstance(data, str) or not self._take_one(data):
+            self._begin(self._on_data(data))
 
     def on_lone_message(self, data: bytes) -> None:
         self.on_message(data)
         self.on_read_end()
 
     def on_read_end(self) -> None:
+        self._outbox.end_read()
         if self._is_overfull and self._work is None:
             self._begin(self._until_room())
+
+    def _take_one(self, data: bytes) -> bool:
+        """Work on a message of one frame, as most are; False, and nothing is done, for others."""
+        one = only_frame(data, PARSERS) if len(data) <= self._limits.frame_bytes_max else None
+        if one is None:
+            return False
+        rest = self._on_frame(*one, is_text=False)
+        if rest is not None:
+            self._begin(self._then_until_room(rest))
+        return True
+
+    async def _then_until_room(self, rest: Coroutine[Any, Any, None]) -> None:
+        await rest
+        await self._until_room()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         rest = eager.begin(work)
@@ -240,11 +266,15 @@ class Connection:
             detail = f"a message of {len(data)} bytes; at most {self._limits.frame_bytes_max}"
             self._fail(CLOSE_TOO_BIG, detail, is_text=isinstance(data, str))
         elif isinstance(data, str):
-            await self._on_frame(*text.parse(data), is_text=True)
+            rest = self._on_frame(*text.parse(data), is_text=True)
+            if rest is not None:
+                await rest
         else:
             try:
                 for number, (request, frame) in enumerate(iter_frames(data, PARSERS), 1):
-                    await self._on_frame(request, frame, is_text=False)
+                    rest = self._on_frame(request, frame, is_text=False)
+                    if rest is not None:
+                        await rest
                     if number % TURN_FRAMES == 0:  # others have their turn, answers leave
                         await asyncio.sleep(0)
                         await self._until_room()
@@ -254,20 +284,42 @@ class Connection:
                 self._fail(CLOSE_UNREADABLE, str(error), is_text=False)
         await self._until_room()
 
-    async def _on_frame(
+    def _on_frame(
         self, request: int, frame: frames.Frame | UnreadableFrame, *, is_text: bool
-    ) -> None:
+    ) -> Coroutine[Any, Any, None] | None:
+        """Handle a frame up to its first wait, and answer it; what is left of that to await."""
+        answer: Any
         try:
             if isinstance(frame, UnreadableFrame):
                 raise Invalid(str(frame), field="frame", remedy="see docs/websocket.md")
-            answer = await self._take(request, frame, is_text)
+            answer = self._take(request, frame, is_text)
+            if type(answer) is CoroutineType:
+                answer = eager.begin(answer)
+        except Exception as error:
+            answer = _failure(error, frame)
+        if type(answer) is eager.Remainder:  # of an abstract class `isinstance` takes long
+            return self._finish(request, frame, answer, is_text=is_text)
+        if answer is not None:
+            self._answer(request, answer, is_text)
+        return None
+
+    async def _finish(
+        self,
+        request: int,
+        frame: frames.Frame | UnreadableFrame,
+        rest: Coroutine[Any, Any, frames.Frame | None],
+        *,
+        is_text: bool,
+    ) -> None:
+        try:
+            answer = await rest
         except Exception as error:
             answer = _failure(error, frame)
         if answer is not None:
             self._answer(request, answer, is_text)
 
-    async def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
-        """Handle a frame; returns the answer, or None if it comes later or none is due."""
+    def _take(self, request: int, frame: frames.Frame, is_text: bool) -> Answer:
+        """Handle a frame; gives the answer, or None if it comes later or none is due."""
         raise NotImplementedError
 
     def _answer(

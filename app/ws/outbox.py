@@ -45,6 +45,7 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._turn_end = turn_end
         self._is_due = False
+        self.is_reading = False  # `end_read` is called at the end of this callback of the loop
         self._close: tuple[int, str] | None = None
         self.size_bytes = 0
 
@@ -71,8 +72,15 @@ class Outbox:
         if self._is_due:
             return
         self._is_due = True
-        if not self._turn_end.defer(self._write):
+        if not (self.is_reading or self._turn_end.defer(self._write)):
             self._loop.call_soon(self._write)
+
+    def end_read(self) -> None:
+        """Write what answers the messages of one read."""
+        if self.is_reading:
+            self.is_reading = False
+            if self._is_due:
+                self._write()
 
     def abandon(self) -> None:
         """Undo unwritten frames; the connection is gone."""

@@ -1,15 +1,14 @@
 """Maps a client's frames to verbs of the broker."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from starlette.types import Scope
 
-from app import eager
 from app.security.access import Action, Kind
 from app.security.client_names import ClientNames
 from app.send_batcher import BatchSlice, ColumnsDone
-from app.ws.connection import PARSERS, Connection, Hub
+from app.ws.connection import PARSERS, Answer, Connection, Hub
 from app.ws.lone_sends import LoneFrames, request_of
 from app.ws.packed_deliver import AckRunFrame
 from app.ws.packed_send import PackedSendFrame
@@ -113,7 +112,7 @@ class Session(Connection):
     def _send_one(self, data: bytes) -> None:
         """Handle a SEND by itself; none of them waits."""
         for request, frame in iter_frames(data, PARSERS):
-            eager.begin(self._on_frame(request, frame, is_text=False))
+            self._on_frame(request, frame, is_text=False)
 
     def _send_run(self, run: FrameRun) -> None:
         """Store SENDs together, or by parts where one is to be refused."""
@@ -146,9 +145,8 @@ class Session(Connection):
             together = split if len(run.frames) > 1 else None
             self._messaging.submit_columns(columns, durability, done, together)
 
-    async def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
-        answer = HANDLERS[type(frame)](self, request, frame, is_text)
-        return answer if answer is None or isinstance(answer, frames.Frame) else await answer
+    def _take(self, request: int, frame: frames.Frame, is_text: bool) -> Answer:
+        return HANDLERS[type(frame)](self, request, frame, is_text)
 
     def _on_hello(self, _request: int, frame: frames.HelloFrame, _is_text: bool) -> frames.Frame:
         if frame.version != frames.VERSION:
@@ -343,10 +341,7 @@ class Session(Connection):
         )
 
 
-Answer = frames.Frame | None
-HANDLERS: dict[
-    type[frames.Frame], Callable[[Session, int, Any, bool], Answer | Awaitable[Answer]]
-] = {
+HANDLERS: dict[type[frames.Frame], Callable[[Session, int, Any, bool], Answer]] = {
     frames.HelloFrame: Session._on_hello,
     frames.SubscribeFrame: Session._on_subscribe,
     frames.CreditFrame: Session._on_credit,

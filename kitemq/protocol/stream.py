@@ -105,6 +105,18 @@ def iter_frames(
         yield request, _parse(kinds, kind, request, data, start, at)
 
 
+def only_frame(
+    data: bytes, kinds: Mapping[int, FrameParser]
+) -> tuple[int, Frame | UnreadableFrame] | None:
+    """As `iter_frames`, of a message of one frame; None for any other."""
+    if len(data) < HEADER.size:
+        return None
+    kind, request, payload_bytes = HEADER.unpack_from(data)
+    if HEADER.size + payload_bytes != len(data):
+        return None
+    return request, _parse(kinds, kind, request, data, HEADER.size, len(data))
+
+
 def _parse(
     kinds: Mapping[int, FrameParser], kind: int, request: int, data: bytes, start: int, end: int
 ) -> Frame | UnreadableFrame:
