@@ -11,14 +11,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.server_host import STOP_TIMEOUT_S, ServerHost
 from engine.broker import Broker, LagStatistics, LongPoll
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import Busy
-from engine.standby_broker import StandbyBroker
+
+if TYPE_CHECKING:
+    from engine.standby_broker import StandbyBroker
 
 __all__ = ["EngineHost", "LongPoll", "LoopPool"]
 
@@ -145,8 +147,10 @@ class EngineHost(ServerHost):
         return self._broker is not None and not self._is_draining and not self.is_loading
 
     @property
-    def standby_broker(self) -> StandbyBroker:
+    def standby_broker(self) -> "StandbyBroker":
         """The engine of a standby."""
+        from engine.standby_broker import StandbyBroker
+
         assert isinstance(self._broker, StandbyBroker)
         return self._broker
 
@@ -179,6 +183,8 @@ class EngineHost(ServerHost):
     def _make_broker(self, pool: LoopPool) -> Broker:
         config, clock, wake = self.config, self.clock, self.poke
         if self.leader:
+            from engine.standby_broker import StandbyBroker  # most servers follow nobody
+
             return StandbyBroker(config, leader=self.leader, clock=clock, pool=pool, on_wake=wake)
         return Broker(config, clock=clock, pool=pool, on_wake=wake)
 

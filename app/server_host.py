@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from app.capabilities import not_supported
 from app.tasks import settle
@@ -16,7 +16,9 @@ from engine.clock import Clock, SystemClock
 from engine.config import EngineConfig
 from engine.errors import Refused
 from engine.message import Durability
-from engine.standby_broker import StandbyBroker
+
+if TYPE_CHECKING:
+    from engine.standby_broker import StandbyBroker
 
 STOP_TIMEOUT_S = 10.0
 
@@ -52,7 +54,7 @@ class ServerHost(ABC):
         raise _refusal()
 
     @property
-    def standby_broker(self) -> StandbyBroker:
+    def standby_broker(self) -> "StandbyBroker":
         """The embedded engine of a standby; Refused alike."""
         raise _refusal()
 

@@ -6,12 +6,10 @@ the command line; the later of the three wins. A name that does not exist refuse
 `python -m app.settings` prints `docs/settings.md`.
 """
 
-import difflib
 import inspect
 import ipaddress
 import os
 import sys
-import tomllib
 import types
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, fields, replace
@@ -272,6 +270,8 @@ def settings_fields() -> tuple[Field[Any], ...]:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    import tomllib  # most servers have no such file
+
     try:
         with path.open("rb") as file:
             return tomllib.load(file)
@@ -289,6 +289,8 @@ def _types() -> dict[str, Any]:
 def _parse(name: str, value: Any, origin: str) -> Any:
     kind = _types().get(name)
     if kind is None:
+        import difflib  # no start that succeeds needs it
+
         near = difflib.get_close_matches(name, _types(), n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise SettingsError(f"unknown setting {name!r} from the {origin}{hint}")

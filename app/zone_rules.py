@@ -1,7 +1,6 @@
 """The rules of time zones by their IANA names. Python reads each zone file once."""
 
 import re
-import zoneinfo
 from datetime import UTC, tzinfo
 from functools import lru_cache
 
@@ -17,6 +16,8 @@ def zone_rules(name: str) -> tzinfo | None:
         return UTC
     if len(name) > NAME_CHARS_MAX or not NAME.match(name):
         return None
+    import zoneinfo  # loads a table of build settings, which most servers do without
+
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, OSError, ValueError):

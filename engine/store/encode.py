@@ -26,10 +26,10 @@ from engine.store.record import (
     BORN_HOST_V6,
     CRC_BYTES,
     CRC_MASK,
+    CRC_NAME,
     DIGITS,
     INT,
     LAST_DIGITS,
-    NAME_DIGITS,
     OWN,
     SHARED_V4,
     SHORT,
@@ -161,7 +161,7 @@ class Encoder:
             record = join((own, before_body, body, before, id_bytes, after))
             parts.append(record)
             high, low = divmod(crc32(record) & CRC_MASK, 10_000)
-            seal = NAME_DIGITS[low], DIGITS[high % 10_000], LAST_DIGITS[high // 10_000]
+            seal = CRC_NAME, DIGITS[low], DIGITS[high % 10_000], LAST_DIGITS[high // 10_000]
             parts += seal if crc_bytes else ()
             fields += (position, size, code)
             codes.append(code)

@@ -183,10 +183,9 @@ def times_in(head: bytes, position: int) -> tuple[int, int] | None:
     return (fields[8], fields[10]) if is_head else None
 
 
-# The CRC's property in three pieces: its name and four digits, the least significant first, four
-# more, and the last two with the separator.
+# The CRC's property is its name, twice four digits, the least significant first, and the last two
+# with the separator.
 DIGITS = tuple((b"%04d" % number)[::-1] for number in range(10_000))
-NAME_DIGITS = tuple(CRC_NAME + digits for digits in DIGITS)
 LAST_DIGITS = tuple((b"%02d" % number)[::-1] + b"\x02" for number in range(22))
 _CRC_REVERSED = b"\x02%010d" + CRC_NAME[::-1]  # the property from its end to its start
 

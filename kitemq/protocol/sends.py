@@ -4,6 +4,7 @@ import base64
 import binascii
 import struct
 from enum import IntEnum
+from functools import cache
 from typing import Annotated, Self
 
 import msgspec
@@ -30,8 +31,6 @@ assert (SEND.size, SENT.size) == (13, 5)
 
 # What the binary frames have room for: no number here can be one that they could not carry.
 Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-
-_HEX3 = [f"{number:03X}" for number in range(4096)]
 
 
 class DurabilityCode(IntEnum):
@@ -178,11 +177,17 @@ def message_ids(prefix: str, first: int, count: int) -> list[str]:
     while count > 0:  # the last three digits come from a table: one joining per id
         base = f"{prefix}{first >> 12:05X}"
         low = first & 0xFFF
-        endings = _HEX3[low : low + count]
+        endings = _three_digits()[low : low + count]
         ids += [base + ending for ending in endings]
         first += len(endings)
         count -= len(endings)
     return ids
+
+
+@cache
+def _three_digits() -> list[str]:
+    """What three hex digits can be: 0.2 MB that a server does without."""
+    return [f"{number:03X}" for number in range(4096)]
 
 
 class TextMessage(msgspec.Struct):

@@ -16,7 +16,6 @@ from app.db.alert_rows import DeliveryRow, ReceiverRow
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.services.alerts.events import DELIVERED, FAILED, TEST
-from app.services.alerts.mail import MailSender
 from app.services.alerts.message_forms import AlertMessage, message_of
 from app.services.alerts.quiet_hours import quiet_until_ms
 from app.services.alerts.webhook import PostOutcome, WebhookPoster
@@ -27,6 +26,7 @@ from kitemq.model.alerts import ReceiverKind
 
 if TYPE_CHECKING:
     from app.db.database import Database
+    from app.services.alerts.mail import MailSender
 
 log = logging.getLogger("kitemq.alerts")
 
@@ -50,7 +50,8 @@ class Notifier:
         self._clock = clock
         self._backoff_s = tuple(backoff_s)
         self._poster = WebhookPoster(targets)
-        self._mail = MailSender(targets)
+        self._targets = targets
+        self._mail: MailSender | None = None  # with the first mail
         self._receivers = {each.key: each for each in receivers}
         self._wakes: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -67,7 +68,8 @@ class Notifier:
         await end_tasks(*self._tasks.values())
         self._tasks.clear()
         await self._poster.close()
-        self._mail.close()
+        if self._mail is not None:
+            self._mail.close()
 
     async def change(self, receivers: Sequence[ReceiverRow]) -> None:
         """Send to these receivers from now on, and to no others."""
@@ -125,6 +127,10 @@ class Notifier:
 
     async def _send(self, receiver: ReceiverRow, message: AlertMessage, now_ms: int) -> PostOutcome:
         if receiver.kind == ReceiverKind.EMAIL:
+            if self._mail is None:
+                from app.services.alerts.mail import MailSender  # few servers send any
+
+                self._mail = MailSender(self._targets)
             return await self._mail.send(receiver, message)
         return await self._poster.post(receiver, message, now_ms)
 

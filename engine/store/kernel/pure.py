@@ -45,10 +45,10 @@ from engine.store.kernel.interface import (
 from engine.store.record import (
     CRC_BYTES,
     CRC_MASK,
+    CRC_NAME,
     DIGITS,
     INT,
     LAST_DIGITS,
-    NAME_DIGITS,
     OWN,
     SHORT,
 )
@@ -150,7 +150,8 @@ def encode_records(columns: RecordColumns) -> EncodedColumns:
         own = pack_own(*(size, magic, crc32(body) & CRC_MASK, queue, flag), offset, position)
         record = join((own, before_body, body, before_id, digits, rest))
         high, low = divmod(crc32(record) & CRC_MASK, 10_000)
-        parts += (record, NAME_DIGITS[low], DIGITS[high % 10_000], LAST_DIGITS[high // 10_000])
+        parts += (record, CRC_NAME, DIGITS[low], DIGITS[high % 10_000])
+        parts.append(LAST_DIGITS[high // 10_000])
         entries += (position, size, code)
         number += 1
         position += size
