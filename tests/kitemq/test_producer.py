@@ -51,7 +51,7 @@ def waiting(server: LiveServer) -> dict[str, int]:
         return {item.message.body: item.due_ms for item in client.scheduled.list()}
 
 
-@pytest.mark.capabilities("timer_changes")
+@pytest.mark.capabilities("scheduled_list")
 async def test_a_message_waits_as_long_as_it_is_told(server: LiveServer) -> None:
     begun_ms = time.time_ns() // 1_000_000
     at_ms = begun_ms + 900_000
