@@ -63,6 +63,7 @@ DECIDED_MAX = 100_000
 BEGUN_MAX = 1_000  # with their messages; others are looked up
 GROUPS_MAX = 10_000
 PAGE_COUNT_MAX = 200
+WRITTEN_ANEW = "TRAN_PREPARED_QUEUE_OFFSET"
 CHECKS_MAX = 1_000  # of a group, that wait for a poll
 POLL_COUNT_MAX = 32
 HEARTBEAT_S = 20.0  # brokers forget a producer after 120 s
@@ -191,18 +192,21 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         now = await self.decide(transaction_id, TransactionDecision.UNKNOWN, group=group)
         if now.state is not TransactionState.PENDING:
             return now
-        half, _ = await self._find(now.transaction_id, now.producer_group)
-        if await self._lists.is_undecided(half.broker, half.offset):
+        record = await self._newest(now)
+        if record is None:  # its broker's index has it in a moment
             return now
+        if await self._lists.is_undecided(record.place.broker, record.offset):
+            return self._listed(record, TransactionState.PENDING)
+        before, record = record, await self._newest(now)
+        if record is None or record.offset != before.offset:  # written anew meanwhile
+            return self._listed(record or before, TransactionState.PENDING)
         self._begun.pop(now.transaction_id, None)
-        half, stored = await self._find(now.transaction_id, now.producer_group)
-        now = _transaction(half, stored, TransactionState.PENDING)
-        if await self._lists.is_undecided(half.broker, half.offset):  # it was written anew
-            return now
-        record = await self._lists.find_given_up(half.broker, now.transaction_id)
-        if record is not None:
-            return self._listed(record, TransactionState.GIVEN_UP)
-        return msgspec.structs.replace(now, state=TransactionState.ROLLED_BACK)
+        given_up = await self._lists.find_given_up(record.place.broker, now.transaction_id)
+        if given_up is not None:
+            return self._listed(given_up, TransactionState.GIVEN_UP)
+        now = await self.decide(now.transaction_id, TransactionDecision.UNKNOWN, group=group)
+        is_committed = now.state is not TransactionState.PENDING  # while it was looked up
+        return now if is_committed else self._listed(record, TransactionState.ROLLED_BACK)
 
     async def pending(
         self, *, group: str = "", after: str = "", count_max: int = 50
@@ -277,10 +281,12 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         )
         transaction = _transaction(half, self._bound(record), state)
         checks = record.properties.get(CHECK_TIMES, "")
-        if not checks.isdecimal():
-            return transaction
-        begun_ms = record.born_ms if int(checks) else record.stored_ms  # it was written anew
-        return msgspec.structs.replace(transaction, checks=int(checks), begun_ms=begun_ms)
+        is_anew = checks or WRITTEN_ANEW in record.properties
+        return msgspec.structs.replace(
+            transaction,
+            checks=int(checks) if checks.isdecimal() else 0,
+            begun_ms=record.born_ms if is_anew else record.stored_ms,
+        )
 
     async def _decide(
         self, transaction_id: str, decision: TransactionDecision, group: str, by: Decider
@@ -328,6 +334,13 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
             remedy="take the id of its half message; brokers keep it as long as other messages",
             code="transaction_not_found",
         )
+
+    async def _newest(self, transaction: Transaction) -> ClusterMessage | None:
+        """The last record of a half message that its broker's index has; None for none yet."""
+        group = transaction.producer_group
+        halves = await self._halves(transaction.transaction_id)
+        same = [each for each in halves if each.properties.get(PGROUP, "") == group]
+        return same[-1] if same else None
 
     async def _halves(self, transaction_id: str) -> list[ClusterMessage]:
         """The half messages with an id, of the first broker that has any; Busy if one is away."""

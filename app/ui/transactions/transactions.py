@@ -174,7 +174,7 @@ async def show(request: PageRequest) -> Response:
         next_cursor=page.next or "",
         pending_total=first.count,
         given_up_total=stuck.count,
-        oldest_ms=first.items[0].message.stored_ms if first.items else None,
+        oldest_ms=first.items[0].begun_ms if first.items else None,
         tally=await _tally(request, first.count + stuck.count),
         callbacks=list(
             map(request.services.transactions.described, callbacks[:CALLBACKS_SHOWN_MAX])
