@@ -122,9 +122,15 @@ class ClusterHalfMessages:
 
     async def producers(self) -> dict[str, int]:
         """How many producers of each group are connected to one broker or another, but for us."""
-        answers = await self._link.ask_present(RequestCode.GET_ALL_PRODUCER_INFO, {})
+        answers = await self._link.ask_present(
+            RequestCode.GET_ALL_PRODUCER_INFO,
+            {},
+            allowed=(ResponseCode.REQUEST_CODE_NOT_SUPPORTED,),  # of older ones
+        )
         names: dict[str, set[str]] = {}
         for answer in answers.values():
+            if answer.code != ResponseCode.SUCCESS:
+                continue
             for group, clients in decoded(standard_json(answer.body), _ProducerTable).data.items():
                 names.setdefault(group, set()).update(each.client_id for each in clients)
         counts = {group: len(clients - {self.name}) for group, clients in names.items()}

@@ -73,6 +73,17 @@ async def test_a_message_waits_as_long_as_it_is_told(server: LiveServer) -> None
     assert set(due) == {"a", "b", "c", "d"}
 
 
+@pytest.mark.capabilities("timer_recalls")
+def test_a_timed_message_that_was_recalled_waits_no_more(server: LiveServer) -> None:
+    with Producer(server.url) as producer, Client(server.url) as client:
+        gone, other = (producer.send("t", body, delay_ms=300_000) for body in ("gone", "other"))
+        assert client.scheduled.recall(gone.message_id) == "recalled"
+        assert [each.message_id for each in client.scheduled.list()] == [other.message_id]
+        assert client.scheduled.recall(gone.message_id) == "recalled"
+        with pytest.raises(NotFound):
+            client.scheduled.recall("none")
+
+
 @pytest.mark.capabilities("timer_changes")
 def test_a_waiting_message_is_recalled_delivered_and_moved(server: LiveServer) -> None:
     with Producer(server.url) as producer, Client(server.url) as client:

@@ -51,13 +51,13 @@ class BrokerDecisions:
     def __init__(self, broker: str) -> None:
         self.tail = QueueTail(ClusterQueue(OP_TOPIC, broker, 0))
         self.first = self.end = 0
-        self.decided: set[int] = set()
+        self.decisions: set[int] = set()
         self.records: dict[int, ClusterMessage] = {}
         self.is_whole = True
 
     def is_undecided(self, offset: int) -> bool:
         """Whether the broker still looks after the half message at an offset."""
-        return offset >= self.first and offset not in self.decided
+        return offset >= self.first and offset not in self.decisions
 
 
 class GivenUp:
@@ -71,16 +71,12 @@ class GivenUp:
 
 
 class BrokerGivenUp:
-    """What a broker gave up, by the offset in its topic; None where it was decided."""
+    """What a broker gave up and nobody has decided since, by the offset in its topic."""
 
     def __init__(self, broker: str) -> None:
         self.tail = QueueTail(ClusterQueue(GIVEN_UP_TOPIC, broker, 0))
-        self.transactions: dict[int, GivenUp | None] = {}
+        self.transactions: dict[int, GivenUp] = {}
         self.unknown = ""
-
-    @property
-    def open(self) -> list[GivenUp]:
-        return [each for each in self.transactions.values() if each is not None]
 
 
 class ClusterHalfLists(ClusterPart):
@@ -153,7 +149,7 @@ class ClusterHalfLists(ClusterPart):
         async with self._turn(broker):
             known = await self._read_decisions(broker)
             span = range(known.first, min(known.end, known.first + SPAN_MAX))
-            undecided = (each for each in span if each not in known.decided)
+            undecided = (each for each in span if each not in known.decisions)
             offsets = list(islice(undecided, HELD_MAX))
             has_more = known.end > span.stop or next(undecided, None) is not None
             await self._read_records(known, offsets)
@@ -182,24 +178,24 @@ class ClusterHalfLists(ClusterPart):
         for record in await known.tail.read(
             self._client.reads, ops.max_offset, pulls_max=PULLS_MAX, count_max=1 << 30
         ):
-            known.decided.update(_offsets_in(record))
-        known.decided = {each for each in known.decided if each >= known.first}
+            known.decisions.update(_offsets_in(record))
+        known.decisions = {each for each in known.decisions if each >= known.first}
         known.is_whole = known.tail.next_offset >= ops.max_offset
         return known
 
     async def _read_records(self, known: BrokerDecisions, offsets: Sequence[int]) -> None:
         """Have the half messages at these offsets, and no others."""
-        kept = {each: known.records[each] for each in offsets if each in known.records}
-        place, covered = ClusterQueue(HALF_TOPIC, known.tail.place.broker, 0), -1
+        records = {each: known.records[each] for each in offsets if each in known.records}
+        place, next_offset = ClusterQueue(HALF_TOPIC, known.tail.place.broker, 0), -1
         for offset in offsets:
-            if offset in kept or offset < covered:
+            if offset in records or offset < next_offset:
                 continue
             page = await self._client.reads.pull(
                 place, offset, count_max=READ_COUNT, is_from_master=True
             )
-            kept |= {each.offset: each for each in page.messages}
-            covered = page.next_offset
-        known.records = {each: kept[each] for each in offsets if each in kept}
+            records |= {each.offset: each for each in page.messages}
+            next_offset = page.next_offset
+        known.records = {each: records[each] for each in offsets if each in records}
 
     async def _look_at_given_up(self, broker: str) -> UndecidedHalves:
         async with self._turn(broker):
@@ -211,7 +207,7 @@ class ClusterHalfLists(ClusterPart):
                 for offset, each in known.transactions.items()
                 if offset >= bounds.min_offset
             }
-            room = GIVEN_UP_MAX - len(known.open)
+            room = GIVEN_UP_MAX - len(known.transactions)
             for record in await known.tail.read(
                 self._client.reads, bounds.max_offset, pulls_max=PULLS_MAX, count_max=room
             ):
@@ -219,9 +215,9 @@ class ClusterHalfLists(ClusterPart):
             known.unknown = ""
             if known.tail.next_offset < bounds.max_offset:
                 known.unknown = f"broker {broker} gave up more transactions than were read"
-            await all_of(self._read_halves(each) for each in known.open)
+            await all_of(map(self._read_halves, known.transactions.values()))
             await self._settle(known)
-            records = [each.record for each in known.open if not each.is_resumed]
+            records = [each.record for each in known.transactions.values() if not each.is_resumed]
             last = {_identity(each): each for each in records}
             return UndecidedHalves(list(last.values()), known.unknown)
 
@@ -239,24 +235,23 @@ class ClusterHalfLists(ClusterPart):
 
     async def _settle(self, known: BrokerGivenUp) -> None:
         """Look through decisions for transactions that were given up."""
-        if not known.open:
+        if not known.transactions:
             return
         broker = known.tail.place.broker
         end = (await self._bounds(OP_TOPIC, broker)).max_offset
-        first = min(each.tail_offset for each in known.open)
+        first = min(each.tail_offset for each in known.transactions.values())
         tail = QueueTail(ClusterQueue(OP_TOPIC, broker, 0), max(0, first))
-        decided: set[int] = set()
+        decisions: set[int] = set()
         for record in await tail.read(
             self._client.reads, end, pulls_max=PULLS_MAX, count_max=1 << 30
         ):
-            decided.update(_offsets_in(record))
+            decisions.update(_offsets_in(record))
         if tail.next_offset < end:
             known.unknown = f"broker {broker} has more decisions than were read"
-        for offset, each in known.transactions.items():
-            if each is not None:
-                each.tail_offset = max(each.tail_offset, tail.next_offset)
-                if each.halves & decided:
-                    known.transactions[offset] = None
+        for offset, each in list(known.transactions.items()):
+            each.tail_offset = max(each.tail_offset, tail.next_offset)
+            if each.halves & decisions:
+                del known.transactions[offset]
 
 
 async def _look(

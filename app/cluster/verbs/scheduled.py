@@ -4,6 +4,7 @@ Brokers deliver no waiting message early and give none another time. A recall an
 place would be two steps, between which a message may be lost or come twice; so that is refused.
 """
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
@@ -15,7 +16,7 @@ from app.cluster.errors import ClusterError, ClusterUnreachable
 from app.cluster.messages import ClusterMessage
 from app.cluster.schedules import SCHEDULE_TOPIC, TIMER_TOPIC
 from app.cluster.verbs.part import ClusterPart
-from app.cluster.verbs.waiting import RECALLED_KEY, ClusterWaiting, WaitingPlace, out_ms_of
+from app.cluster.verbs.waiting import RECALLED_KEY, ClusterWaiting, DuePlace, out_ms_of
 from engine.broker import LevelWaiting, Scheduled, ScheduledPage, TimerAnswer
 from engine.errors import Conflict, Invalid
 
@@ -23,7 +24,7 @@ PAGE_COUNT_MAX = 200
 EXAMINED_MAX = 1_000  # of one page
 RECALLED_MAX = 10_000  # that this process remembers
 LATE_MS = 3_000  # before its time, from which a recall may come too late
-FIRST = WaitingPlace(-1, 0, -1, -1)
+FIRST = DuePlace(-1, 0, -1, -1)
 
 
 class WaitingRecord(NamedTuple):
@@ -47,7 +48,7 @@ class ClusterScheduleVerbs(ClusterPart):
     def __init__(self, catalog: ClusterCatalog) -> None:
         super().__init__(catalog)
         self._waiting = ClusterWaiting(catalog)
-        self._recalled: OrderedDict[tuple[str, str], None] = OrderedDict()  # by topic and id
+        self._recalls: OrderedDict[tuple[str, str], None] = OrderedDict()  # by topic and id
 
     async def scheduled(
         self, *, topic: str = "", from_ms: int = 0, after: str = "", count_max: int = 50
@@ -66,13 +67,13 @@ class ClusterScheduleVerbs(ClusterPart):
                 if len(items) == count_max:
                     break
         has_more = examined < len(rest)
-        following = "-".join(map(str, rest[examined - 1][0])) if has_more else None
-        return ScheduledPage(items, following, look.total, look.unknown)
+        next_place = "-".join(map(str, rest[examined - 1][0])) if has_more else None
+        return ScheduledPage(items, next_place, look.total, look.unknown)
 
     async def scheduled_counts(self, times_ms: Sequence[int]) -> list[int]:
         """How many of those that are known are due before each of these ascending times."""
         dues = [place.due_ms for place, _ in (await self._waiting.look()).items]
-        return [sum(due_ms < each for due_ms in dues) for each in times_ms]
+        return [bisect_left(dues, each) for each in times_ms]
 
     async def delay_levels(self) -> list[LevelWaiting]:
         """Each delay level with how many wait in it, at the brokers that are there."""
@@ -146,13 +147,13 @@ class ClusterScheduleVerbs(ClusterPart):
             for broker in self._numbers.brokers:
                 for topic in (TIMER_TOPIC, SCHEDULE_TOPIC):
                     try:
-                        indexed = await self._client.reads.by_key(
+                        messages = await self._client.reads.by_key(
                             topic, message_id, is_id=True, broker=broker
                         )
                     except ClusterUnreachable as error:
                         failure = error
                         continue
-                    for each in indexed:
+                    for each in messages:
                         records[topic, broker, RECALLED_KEY in each.properties] = each
         if failure is not None and not records:
             raise as_engine_error(failure)
@@ -167,23 +168,23 @@ class ClusterScheduleVerbs(ClusterPart):
         return record.message_id
 
     def _is_recalled(self, item: Scheduled) -> bool:
-        return (item.topic, item.message.message_id) in self._recalled
+        return (item.topic, item.message.message_id) in self._recalls
 
     def _remember(self, item: Scheduled) -> None:
-        self._recalled[item.topic, item.message.message_id] = None
-        if len(self._recalled) > RECALLED_MAX:
-            self._recalled.popitem(last=False)
+        self._recalls[item.topic, item.message.message_id] = None
+        if len(self._recalls) > RECALLED_MAX:
+            self._recalls.popitem(last=False)
 
     def _refuse(self) -> NoReturn:
         require(self._catalog.capabilities, "timer_changes", field="message_id")
         raise AssertionError("a cluster changes no timers")
 
 
-def _place(text: str) -> WaitingPlace:
+def _place(text: str) -> DuePlace:
     """The place that a page's `next` names."""
     words = text.split("-")
     if len(words) != len(FIRST) or not all(each.isdecimal() and len(each) < 19 for each in words):
         raise Invalid(
             f"{text[:60]!r} is no place in the list", field="after", remedy="give a page's `next`"
         )
-    return WaitingPlace(*map(int, words))
+    return DuePlace(*map(int, words))

@@ -270,8 +270,8 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         ]
         items = [self._listed(each, state) for each in rest[:count_max]]
         has_more = len(rest) > count_max
-        following = "-".join(map(str, _order(rest[count_max - 1]))) if has_more else None
-        return TransactionPage(items, following, len(records), look.unknown)
+        next_place = "-".join(map(str, _order(rest[count_max - 1]))) if has_more else None
+        return TransactionPage(items, next_place, len(records), look.unknown)
 
     def _listed(self, record: ClusterMessage, state: TransactionState) -> Transaction:
         """A record of a half message as a transaction."""

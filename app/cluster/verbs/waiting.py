@@ -35,7 +35,7 @@ RECALLED_KEY = "TIMER_DEL_UNIQKEY"
 ROLLED = "TIMER_ROLL_TIMES"
 
 
-class WaitingPlace(NamedTuple):
+class DuePlace(NamedTuple):
     """Where a message stands in the list; `level` is 0 for an exact time."""
 
     due_ms: int
@@ -53,23 +53,23 @@ class WaitingQueue:
         self.count = 0  # that wait, known or not; of timers those that are known
         self.unknown = ""
         self.keys: dict[str, int] = {}  # of timers: offsets by what a recall names
-        self.recalled: dict[str, int] = {}  # by that: the time until which it matters
+        self.recalls: dict[str, int] = {}  # by that: the time until which it matters
         self.first_ms = 0  # of timers: those that were stored before may be unknown
 
     @property
     def room(self) -> int:
         return HELD_MAX - len(self.items)
 
-    def places(self, number: int) -> Iterator[tuple[WaitingPlace, Scheduled]]:
+    def places(self, number: int) -> Iterator[tuple[DuePlace, Scheduled]]:
         """What waits, with its place in the list of a cluster in which the queue has a number."""
         for offset, item in self.items.items():
-            yield WaitingPlace(item.due_ms, self.level, number, offset), item
+            yield DuePlace(item.due_ms, self.level, number, offset), item
 
 
 class WaitingLook(NamedTuple):
     """What is known to wait, by time; how many wait at least, and why that may be a part only."""
 
-    items: Sequence[tuple[WaitingPlace, Scheduled]]
+    items: Sequence[tuple[DuePlace, Scheduled]]
     levels: list[LevelWaiting]
     total: int
     unknown: str
@@ -112,7 +112,8 @@ class ClusterWaiting(ClusterPart):
             waits_ms = level_waits_ms(await self._catalog.settings(broker))
         if is_over or is_own(record):
             return None
-        return self._item(record, level, waits_ms[level - 1] if level else 0)
+        wait_ms = waits_ms[level - 1] if 0 < level <= len(waits_ms) else 0
+        return self._item(record, level, wait_ms)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -124,7 +125,7 @@ class ClusterWaiting(ClusterPart):
             *(self._read_broker(each, each in masters) for each in brokers), return_exceptions=True
         )
         reasons, levels = [], dict[int, LevelWaiting]()
-        items: list[tuple[WaitingPlace, Scheduled]] = []
+        items: list[tuple[DuePlace, Scheduled]] = []
         count = 0
         for answer in answers:
             if isinstance(answer, ClusterUnreachable):
@@ -209,7 +210,7 @@ class ClusterWaiting(ClusterPart):
             if _out_ms(item) + STEP_MS > passed_ms
         }
         queue.keys = {key: each for key, each in queue.keys.items() if each in queue.items}
-        queue.recalled = {key: ms for key, ms in queue.recalled.items() if ms + STEP_MS > passed_ms}
+        queue.recalls = {key: ms for key, ms in queue.recalls.items() if ms + STEP_MS > passed_ms}
         sql = f"{TIMER_OUT_MS} > {passed_ms - STEP_MS}"
         is_filtered = self._catalog.capabilities.sql_filters
         for each in await self._next(queue, end.max_offset, sql if is_filtered else ""):
@@ -228,11 +229,11 @@ class ClusterWaiting(ClusterPart):
         if out_ms + STEP_MS <= passed_ms or is_own(record):
             return
         if key := record.properties.get(RECALLED_KEY):
-            queue.recalled[key] = out_ms
+            queue.recalls[key] = out_ms
             queue.items.pop(queue.keys.pop(key, -1), None)
             return
         keys = _keys(record.properties[REAL_TOPIC], record.message_id)
-        if queue.recalled.keys() & set(keys):
+        if queue.recalls.keys() & set(keys):
             return
         if ROLLED in record.properties:  # its broker has written it anew
             queue.items.pop(queue.keys.get(keys[1], -1), None)
