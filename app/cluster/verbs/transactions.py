@@ -275,11 +275,7 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
 
     def _listed(self, record: ClusterMessage, state: TransactionState) -> Transaction:
         """A record of a half message as a transaction."""
-        group = record.properties.get(PGROUP, "")
-        half = HalfMessage(
-            record.place.broker, group, record.message_id, record.offset, record.position
-        )
-        transaction = _transaction(half, self._bound(record), state)
+        transaction = _transaction(_half_of(record), self._bound(record), state)
         checks = record.properties.get(CHECK_TIMES, "")
         is_anew = checks or WRITTEN_ANEW in record.properties
         return msgspec.structs.replace(
@@ -318,16 +314,11 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         begun = self._begun.get(transaction_id)
         if begun is not None and group in ("", begun[0].producer_group):
             return begun
-        halves = await self._halves(transaction_id)
-        if not halves:
-            transaction_id = await self._id_of(transaction_id)
-            halves = await self._halves(transaction_id) if transaction_id else []
-        for message in reversed(halves):  # a broker that asked has written it anew
-            producer_group = message.properties.get(PGROUP, "")
-            if group in ("", producer_group):
-                place = message.offset, message.position
-                half = HalfMessage(message.place.broker, producer_group, transaction_id, *place)
-                return half, self._bound(message)
+        halves = await self._halves(transaction_id, group)
+        if not halves and (own_id := await self._id_of(transaction_id)):
+            halves = await self._halves(own_id, group)
+        if halves:
+            return _half_of(halves[-1]), self._bound(halves[-1])
         raise MessageNotFound(
             f"there is no transaction {transaction_id[:80]!r}",
             field="transaction_id",
@@ -337,13 +328,14 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
 
     async def _newest(self, transaction: Transaction) -> ClusterMessage | None:
         """The last record of a half message that its broker's index has; None for none yet."""
-        group = transaction.producer_group
-        halves = await self._halves(transaction.transaction_id)
-        same = [each for each in halves if each.properties.get(PGROUP, "") == group]
-        return same[-1] if same else None
+        halves = await self._halves(transaction.transaction_id, transaction.producer_group)
+        return halves[-1] if halves else None
 
-    async def _halves(self, transaction_id: str) -> list[ClusterMessage]:
-        """The half messages with an id, of the first broker that has any; Busy if one is away."""
+    async def _halves(self, transaction_id: str, group: str) -> list[ClusterMessage]:
+        """The records of a half message, of which its broker writes one for each check.
+
+        Those of the first broker that has any; Busy if none has, and one is away.
+        """
         failure: Busy | None = None
         for broker in self._numbers.brokers:
             try:
@@ -354,8 +346,9 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
             except Busy as error:
                 failure = error
                 continue
-            if halves:
-                return halves
+            same = [each for each in halves if group in ("", each.properties.get(PGROUP, ""))]
+            if same:
+                return same
         if failure is not None:
             raise failure
         return []
@@ -501,6 +494,14 @@ def _as_decided(transaction: Transaction, decision: TransactionDecision) -> Tran
         field="id",
         remedy="a decision is final: send a new message to say otherwise",
         code=f"transaction_{transaction.state}",
+    )
+
+
+def _half_of(record: ClusterMessage) -> HalfMessage:
+    """Where a half message lies, by its record."""
+    group = record.properties.get(PGROUP, "")
+    return HalfMessage(
+        record.place.broker, group, record.message_id, record.offset, record.position
     )
 
 
