@@ -27,7 +27,8 @@ class Lack(NamedTuple):
 LACKS = {
     "exact_timers": Lack("delivers at no exact time", "choose a delay level"),
     "timer_changes": Lack(
-        "neither lists nor changes messages that wait for their time",
+        "neither delivers waiting messages early nor reschedules them, and recalls none that wait "
+        "in a delay level",
         "let the message be delivered, and have its consumer skip it",
     ),
     "message_acks": Lack(
@@ -82,6 +83,12 @@ LACKS = {
         "does not tell how much is with consumers", "see the group's lag, and its brokers' figures"
     ),
     "key_pages": Lack("pages through no messages of a key", "narrow the time"),
+    "scheduled_list": Lack("lists no messages that wait for their time", "ask their producers"),
+    "timer_recalls": Lack(
+        "recalls no messages",
+        "let the message be delivered, and have its consumer skip it; brokers of RocketMQ recall "
+        "with recallMessageEnable",
+    ),
 }
 
 

@@ -115,6 +115,11 @@ class TransactionVerbs(VerbSet[TransactionSubsystem]):
     pending = verb(TransactionSubsystem.pending)
     given_up = verb(TransactionSubsystem.given_up)
     checks = verb(TransactionSubsystem.checks)
+    check_settings = verb(TransactionSubsystem.check_settings)
+
+    async def remote_producers(self) -> dict[str, int]:
+        """By group the producers that are asked elsewhere than at this server's connections."""
+        return {}
 
 
 class LockVerbs(VerbSet[QueueLocks]):
@@ -306,6 +311,7 @@ class Messaging(VerbSet[Broker]):
     # -- scheduled messages ---------------------------------------------------------------------
 
     scheduled = verb(Broker.scheduled)
+    scheduled_counts = verb(Broker.scheduled_counts)
     delay_levels = verb(Broker.delay_levels)
     find_scheduled = verb(Broker.find_scheduled)
     recall = verb(Broker.recall)

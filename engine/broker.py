@@ -175,6 +175,7 @@ from engine.txn.half_messages import check_transaction_topic
 from engine.txn.producers import Callback, CallbackTable
 from engine.txn.resolve import Decider, TransactionDecision
 from engine.txn.transactions import (
+    CheckSettings,
     Transaction,
     TransactionPage,
     TransactionState,
@@ -207,6 +208,7 @@ __all__ = [
     "BrokerMetrics",
     "Callback",
     "CallbackTable",
+    "CheckSettings",
     "CheckedReason",
     "ClientReport",
     "DeadLetter",

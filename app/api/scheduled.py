@@ -32,7 +32,10 @@ class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @operations.get(
-    "/scheduled", capability="timer_changes", needs=READ_SERVER, example="?topic=reminders&limit=10"
+    "/scheduled",
+    capability="scheduled_list",
+    needs=READ_SERVER,
+    example="?topic=reminders&limit=10",
 )
 async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     """List messages that wait for their time.
@@ -46,7 +49,8 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     )
     await bodies.decompress([item.message for item in page.items])
     items = [_waiting_message(call.who, item, query.encoding) for item in page.items]
-    return WaitingPage(items, page.next, page.count)
+    total = None if page.unknown else page.count
+    return WaitingPage(items, page.next, total, page.unknown)
 
 
 @operations.post("/scheduled/{message_id}/recall", needs=ADMINISTER_TOPICS)

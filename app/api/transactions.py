@@ -126,7 +126,8 @@ async def list_transactions(call: Call[TransactionQuery, None]) -> UndecidedTran
     page = await listed(group=query.group, after=query.after, count_max=query.limit)
     await bodies.decompress([item.message for item in page.items])
     items = [_transaction_info(call.who, item, query.encoding) for item in page.items]
-    return UndecidedTransactions(items, page.next, page.count)
+    total = None if page.unknown else page.count
+    return UndecidedTransactions(items, page.next, total, page.unknown)
 
 
 @operations.post(

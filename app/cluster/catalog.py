@@ -35,13 +35,21 @@ T = TypeVar("T")
 OF_THE_ENGINE = (
     "reset_history", "purges", "traffic_figures", "log_figures", "trace_reports",
 )  # fmt: skip
-# Of a cluster whose brokers are set up for exact times and for filters by property.
+# What all brokers have to be set up for.
+BY_SETTING = {
+    "exact_timers": "timerWheelEnable",
+    "timer_recalls": "recallMessageEnable",
+    "sql_filters": "enablePropertyFilter",
+}
+# Of a cluster whose brokers are set up for exact times, recalls and filters by property.
 CLUSTER = Capabilities(
     exact_timers=True,
+    scheduled_list=True,
+    timer_recalls=True,
     timer_changes=False,
     message_acks=True,
     sql_filters=True,
-    transaction_queries=False,
+    transaction_queries=True,
     transaction_callbacks=True,
     dead_letter_replays=True,
     dismissals=True,
@@ -120,8 +128,10 @@ class ClusterCatalog:
             settings = [await self._settings.get(each) for each in brokers]
         self.capabilities = msgspec.structs.replace(
             CLUSTER,
-            exact_timers=all(each.get("timerWheelEnable") == "true" for each in settings),
-            sql_filters=all(each.get("enablePropertyFilter") == "true" for each in settings),
+            **{
+                name: all(each.get(setting) == "true" for each in settings)
+                for name, setting in BY_SETTING.items()
+            },
         )
 
     # -- topics ---------------------------------------------------------------------------------
@@ -215,6 +225,10 @@ class ClusterCatalog:
                 await self.client.groups.create(group)
 
     # -- brokers --------------------------------------------------------------------------------
+
+    async def settings(self, broker: str) -> dict[str, str]:
+        """The settings of a broker by RocketMQ's names; ClusterUnreachable."""
+        return await self._settings.get(broker)
 
     async def durability(self, brokers: Sequence[str]) -> Durability:
         """What all of these that answer promise for an accepted message."""

@@ -12,6 +12,7 @@ from app.cluster.reading import ClusterReads
 from app.cluster.replies import ClusterReplies
 from app.cluster.routes import ClusterBroker
 from app.cluster.runtime import BrokerRuntime, broker_runtime, runtime_table
+from app.cluster.schedules import ClusterSchedules
 from app.cluster.sending import ClusterSends
 from app.cluster.topics import ClusterTopics
 from app.cluster.values import ClusterValues
@@ -36,6 +37,7 @@ class ClusterClient:
         self.half_messages = ClusterHalfMessages(link)
         self.replies = ClusterReplies(link)
         self.locks = ClusterLocks(link)
+        self.schedules = ClusterSchedules(link)
 
     async def masters(self) -> list[str]:
         """The names of the brokers that take messages just now."""

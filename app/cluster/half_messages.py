@@ -15,11 +15,15 @@ import msgspec
 from app.cluster.errors import ClusterError
 from app.cluster.link import ClusterLink
 from app.cluster.messages import ClusterMessage, messages_of
-from app.cluster.routes import MASTER
+from app.cluster.routes import MASTER, decoded
 from protocol.remoting.codes import RequestCode, ResponseCode
 from protocol.remoting.frames import Command
+from protocol.remoting.loose_json import standard_json
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # offsets of the half messages that were decided
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+CHECK_GROUP = "CID_RMQ_SYS_TRANS"  # whose offsets say how far a broker's checks are
 HOST_LENGTH_MAX = 24
 
 
@@ -36,6 +40,14 @@ class _HeartBeat(
     client: str
     producers: list[_BeatProducer]
     consumers: list[str] = []
+
+
+class _ConnectedProducer(msgspec.Struct, rename="camel"):
+    client_id: str = ""
+
+
+class _ProducerTable(msgspec.Struct):
+    data: dict[str, list[_ConnectedProducer]] = {}
 
 
 class HalfMessage(msgspec.Struct, frozen=True):
@@ -102,6 +114,27 @@ class ClusterHalfMessages:
             "transactionId": half.transaction_id,
         }
         await self._link.ask(half.broker, RequestCode.END_TRANSACTION, fields)
+
+    async def resume(self, broker: str, offset_id: str) -> None:
+        """Have a half message that was given up checked again, by the offset id of its record."""
+        fields = {"topic": GIVEN_UP_TOPIC, "msgId": offset_id}
+        await self._link.ask(broker, RequestCode.RESUME_CHECK_HALF_MESSAGE, fields)
+
+    async def producers(self) -> dict[str, int]:
+        """How many producers of each group are connected to one broker or another, but for us."""
+        answers = await self._link.ask_present(
+            RequestCode.GET_ALL_PRODUCER_INFO,
+            {},
+            allowed=(ResponseCode.REQUEST_CODE_NOT_SUPPORTED,),  # of older ones
+        )
+        names: dict[str, set[str]] = {}
+        for answer in answers.values():
+            if answer.code != ResponseCode.SUCCESS:
+                continue
+            for group, clients in decoded(standard_json(answer.body), _ProducerTable).data.items():
+                names.setdefault(group, set()).update(each.client_id for each in clients)
+        counts = {group: len(clients - {self.name}) for group, clients in names.items()}
+        return {group: count for group, count in counts.items() if count}
 
     def _on_request(self, address: str, command: Command) -> int:
         assert self._ask is not None

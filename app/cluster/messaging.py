@@ -67,6 +67,7 @@ class ClusterMessaging(
         self.requests = ClusterRequests(catalog, self, self.transactions, requests_waiting_max)
         ClusterSendVerbs.__init__(self, catalog, self.transactions)
         ClusterReceiveVerbs.__init__(self, catalog, self._waits)
+        ClusterScheduleVerbs.__init__(self, catalog)
 
     @property
     def _engine(self) -> Broker:

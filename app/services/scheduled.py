@@ -20,7 +20,11 @@ class ScheduledMessages:
     async def recall(self, actor: Actor, message_id: str) -> TimerAnswer:
         """See to it that a message is never delivered; MessageNotFound where none waited."""
         return await self._change(
-            actor, "message.recall", message_id, lambda: self._messaging.recall(message_id)
+            actor,
+            "message.recall",
+            message_id,
+            lambda: self._messaging.recall(message_id),
+            capability="timer_recalls",
         )
 
     async def deliver_now(self, actor: Actor, message_id: str) -> TimerAnswer:
@@ -45,10 +49,11 @@ class ScheduledMessages:
         action: str,
         message_id: str,
         verb: Callable[[], Awaitable[TimerAnswer]],
+        capability: str = "timer_changes",
         **details: int,
     ) -> TimerAnswer:
         async with self._audit.change(actor, action, message_id) as change:
-            require(self._messaging.capabilities, "timer_changes", field="message_id")
+            require(self._messaging.capabilities, capability, field="message_id")
             answer = await verb()
             if answer is TimerAnswer.NOT_FOUND:
                 raise MessageNotFound(

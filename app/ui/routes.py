@@ -118,7 +118,7 @@ CAPABILITIES = {
         "purges": (purge,),
         "reports": (report, reports, report_schedule),
         "reset_history": (group_history,),
-        "timer_changes": (scheduled,),
+        "scheduled_list": (scheduled,),
         "transaction_queries": (transactions,),
     }.items()
     for module in modules

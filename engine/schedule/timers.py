@@ -69,12 +69,13 @@ class Scheduled(msgspec.Struct, frozen=True):
 class ScheduledPage(msgspec.Struct, frozen=True):
     """Waiting messages in order of time; `next` asks for those after them, None at the end.
 
-    `count` is how many wait in all topics together.
+    `count` is how many wait in all topics together; at least so many where `unknown` says why.
     """
 
     items: list[Scheduled]
     next: str | None
     count: int
+    unknown: str = ""
 
 
 class TimerRecords(NamedTuple):

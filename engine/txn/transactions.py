@@ -6,6 +6,7 @@ A transaction begins with a half message: `Broker.send` of a `Message` that name
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -61,12 +62,20 @@ class Transaction(msgspec.Struct, frozen=True):
 class TransactionPage(msgspec.Struct, frozen=True):
     """Transactions, oldest first; `next` asks for those after them, None at the end.
 
-    `count` is how many there are of all groups together.
+    `count` is how many there are of all groups together; at least so many where `unknown` says why.
     """
 
     items: list[Transaction]
     next: str | None
     count: int
+    unknown: str = ""
+
+
+class CheckSettings(NamedTuple):
+    """How long a check waits for the next one, and how many there are; None where not told."""
+
+    interval_ms: int | None
+    count_max: int | None
 
 
 class TransactionSubsystem:
@@ -82,6 +91,8 @@ class TransactionSubsystem:
     ) -> None:
         """`check_running` raises Stopping where nothing may be changed any more."""
         self._check_running = check_running
+        interval_ms = round(config.transaction_check_interval_s * 1000)
+        self._check_settings = CheckSettings(interval_ms, config.transaction_check_max)
         self._pending_transactions = pending_transactions
         self._store = context.store
         self._records = TransactionReader(context.store, pending_transactions)
@@ -163,6 +174,10 @@ class TransactionSubsystem:
         return self._transaction_as(records, TransactionState.PENDING)
 
     # -- looking ---------------------------------------------------------------------------------
+
+    def check_settings(self) -> CheckSettings:
+        """When and how often producers are asked."""
+        return self._check_settings
 
     @property
     def count(self) -> int:

@@ -33,12 +33,14 @@ class WaitingMessage(msgspec.Struct, frozen=True):
 class WaitingPage(msgspec.Struct, frozen=True):
     """Waiting messages by time. `next` is null at the end; `total` counts those of all topics.
 
-    A page for one topic may be short or empty although `next` is given: ask on.
+    A page for one topic may be short or empty although `next` is given: ask on. Where more wait
+    than the engine can list, `unknown` says why, and `total` is null.
     """
 
     items: list[WaitingMessage]
     next: str | None
-    total: int
+    total: int | None
+    unknown: str = ""
 
 
 class ScheduledChange(msgspec.Struct, frozen=True):

@@ -111,7 +111,11 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     exact_timers: Annotated[bool, Meta(description="Deliver at an exact time.")]
     timer_changes: Annotated[
-        bool, Meta(description="List, recall and reschedule messages that wait for their time.")
+        bool,
+        Meta(
+            description="Deliver waiting messages early, reschedule them, and recall those of "
+            "delay levels."
+        ),
     ]
     message_acks: Annotated[bool, Meta(description="Acknowledge single messages.")]
     sql_filters: Annotated[bool, Meta(description="Filter by SQL92 expressions.")]
@@ -162,6 +166,12 @@ class Capabilities(msgspec.Struct, frozen=True):
     )
     inflight_figures: Annotated[bool, Meta(description="Count what is with consumers.")] = True
     key_pages: Annotated[bool, Meta(description="Page through the messages of a key.")] = True
+    scheduled_list: Annotated[bool, Meta(description="List messages that wait for their time.")] = (
+        True
+    )
+    timer_recalls: Annotated[
+        bool, Meta(description="Recall messages that wait for an exact time.")
+    ] = True
 
 
 class ServerInfo(msgspec.Struct, frozen=True):

@@ -53,12 +53,14 @@ class TransactionInfo(msgspec.Struct, frozen=True):
 class UndecidedTransactions(msgspec.Struct, frozen=True):
     """Undecided transactions, oldest first. `next` is null at the end; `total` is of all groups.
 
-    A page for one group may be short or empty although `next` is given: ask on.
+    A page for one group may be short or empty although `next` is given: ask on. Where there are
+    more than the engine can list, `unknown` says why, and `total` is null.
     """
 
     items: list[TransactionInfo]
     next: str | None
-    total: int
+    total: int | None
+    unknown: str = ""
 
 
 class DecidedTransaction(msgspec.Struct, frozen=True):

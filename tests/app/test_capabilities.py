@@ -67,8 +67,9 @@ async def test_the_server_says_what_its_engine_can_do(running: App) -> None:
 @pytest.mark.parametrize(
     ("name", "method", "path", "body", "field"),
     [
-        ("timer_changes", "POST", "/scheduled/A1/recall", None, "message_id"),
-        ("timer_changes", "GET", "/scheduled", None, "timer_changes"),
+        ("timer_changes", "POST", "/scheduled/A1/deliver", None, "message_id"),
+        ("timer_recalls", "POST", "/scheduled/A1/recall", None, "message_id"),
+        ("scheduled_list", "GET", "/scheduled", None, "scheduled_list"),
         ("trace_reports", "POST", "/reports/runs", {"job": "traces"}, "job"),
         ("trace_reports", "PATCH", "/reports/schedules/traces", {"limit_s": 60}, "job"),
         ("transaction_queries", "GET", "/transactions/A1", None, "id"),
@@ -131,7 +132,7 @@ async def test_the_embedded_engine_refuses_none_of_them(running: App) -> None:
         ("purges", "/topics/t/purge"),
         ("reports", "/reports"),
         ("reset_history", "/groups/g/history"),
-        ("timer_changes", "/scheduled"),
+        ("scheduled_list", "/scheduled"),
         ("trace_reports", "/reports/latency"),
         ("transaction_queries", "/transactions"),
     ],

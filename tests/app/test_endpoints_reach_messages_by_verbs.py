@@ -40,7 +40,7 @@ USES: dict[str, dict[str, str]] = {
         "search": OWN_SERVICE,
         "traces": OWN_SERVICE,
     },
-    "ui": {"log_end": STANDBY, "scheduled_counts": FIGURES, "statistics": FIGURES},
+    "ui": {"log_end": STANDBY, "statistics": FIGURES},
     "ws": {},
 }
 # The services that hold the embedded engine; every other works before any engine.

@@ -24,7 +24,7 @@ DOORS = ("api", "grpc", "monitoring", "network", "remoting", "services", "ui", "
 
 
 DOCUMENT = FOLDER.parent / "docs" / "clusters.md"
-DEPENDING = {"exact_timers", "sql_filters"}  # on the brokers' settings
+DEPENDING = {"exact_timers", "sql_filters", "timer_recalls"}  # on the brokers' settings
 
 
 def cluster_settings(tmp_path: Path, **values: str) -> Settings:

@@ -51,7 +51,7 @@ def waiting(server: LiveServer) -> dict[str, int]:
         return {item.message.body: item.due_ms for item in client.scheduled.list()}
 
 
-@pytest.mark.capabilities("timer_changes")
+@pytest.mark.capabilities("scheduled_list")
 async def test_a_message_waits_as_long_as_it_is_told(server: LiveServer) -> None:
     begun_ms = time.time_ns() // 1_000_000
     at_ms = begun_ms + 900_000
@@ -71,6 +71,17 @@ async def test_a_message_waits_as_long_as_it_is_told(server: LiveServer) -> None
     assert 300_000 <= due["a"] - begun_ms < 330_000
     assert 600_000 <= due["c"] - begun_ms < 630_000
     assert set(due) == {"a", "b", "c", "d"}
+
+
+@pytest.mark.capabilities("timer_recalls")
+def test_a_timed_message_that_was_recalled_waits_no_more(server: LiveServer) -> None:
+    with Producer(server.url) as producer, Client(server.url) as client:
+        gone, other = (producer.send("t", body, delay_ms=300_000) for body in ("gone", "other"))
+        assert client.scheduled.recall(gone.message_id) == "recalled"
+        assert [each.message_id for each in client.scheduled.list()] == [other.message_id]
+        assert client.scheduled.recall(gone.message_id) == "recalled"
+        with pytest.raises(NotFound):
+            client.scheduled.recall("none")
 
 
 @pytest.mark.capabilities("timer_changes")

@@ -36,6 +36,7 @@ diskMaxUsedSpaceRatio=95
 waitTimeMillsInSendQueue=30000
 slaveReadEnable=true
 enablePropertyFilter=true
+recallMessageEnable=true
 transactionTimeOut=2000
 transactionCheckInterval=2000
 """

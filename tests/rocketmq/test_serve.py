@@ -216,7 +216,7 @@ def test_a_callback_answers_what_the_brokers_ask_before_and_after_a_restart(
 
 
 def test_what_the_cluster_cannot_do_is_refused_by_its_name(server: Gateway, topic: str) -> None:
-    for path in (f"/topics/{topic}/statistics", "/transactions", "/statistics", "/scheduled"):
+    for path in (f"/topics/{topic}/statistics", "/traces/status", "/statistics", "/retention"):
         status, answer = server.ask("GET", f"/api/v1{path}")
         assert (status, answer["code"]) == (409, "not_supported"), path
     assert server.api("GET", "/system")["data_mark"] == ""

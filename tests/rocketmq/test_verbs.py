@@ -4,8 +4,9 @@ And what no other maker can show: a broker that is killed while it is used.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,15 @@ from app.cluster.groups import ClusterGroup
 from app.cluster.messaging import ClusterMessaging
 from engine.broker import (
     AckResult,
+    CheckSettings,
     Delivery,
+    ScheduledPage,
+    TimerAnswer,
     TransactionCheck,
     TransactionDecision,
     TransactionState,
 )
-from engine.errors import Busy, MessageNotFound
+from engine.errors import Busy, Conflict, MessageNotFound, Refused
 from engine.message import Message, StoredMessage
 from protocol.remoting.codes import RequestCode
 from tests.app import test_messaging as contract
@@ -106,6 +110,179 @@ async def test_a_copy_that_a_broker_asked_about_is_not_delivered_besides(
     await asyncio.sleep(8)  # the broker looks every 2 s for what is undecided
     assert await maker.is_quiet(group, topic)
     maker.askers.remove(ask)
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(LIMIT_S):
+        while not await is_so():
+            await asyncio.sleep(0.2)
+
+
+async def test_what_waits_at_both_brokers_is_listed_by_time(
+    messaging: ClusterMessaging, maker: Maker
+) -> None:
+    topic = await maker.topic(4, "DELAY")
+    now_ms = messaging.catalog.now_ms()
+    [late] = await maker.send(topic, "late", queue=0, deliver_at_ms=now_ms + 120_000)
+    [next_] = await maker.send(topic, "next", queue=1, deliver_at_ms=now_ms + 90_000)
+    await maker.send(topic, "level", queue=0, delay_level=5, tag="t")
+    await maker.send(topic, "level-b", queue=1, delay_level=5)
+    expected = ["level", "level-b", "next", "late"]
+
+    async def listed(**query: Any) -> ScheduledPage:
+        return await messaging.scheduled(topic=topic, **query)
+
+    async def is_whole() -> bool:
+        return len((await listed()).items) == 4
+
+    await until(is_whole)
+    page = await listed()
+    assert [each.message.body.decode() for each in page.items] == expected
+    assert (page.next, page.unknown, page.count >= 4) == (None, "", True)
+    dues = [each.due_ms - now_ms for each in page.items]
+    assert all(60_000 <= due < 80_000 for due in dues[:2])
+    assert dues[2:] == [90_000, 120_000]
+    assert [(each.topic, each.queue, each.delay_level) for each in page.items] == [
+        (topic, 0, 5), (topic, 1, 5), (topic, 1, 0), (topic, 0, 0),
+    ]  # fmt: skip
+    first = await listed(count_max=3)
+    rest = await listed(count_max=3, after=first.next)
+    paged = [*first.items, *rest.items]
+    assert [each.message.body.decode() for each in paged] == expected
+    later = await listed(from_ms=now_ms + 100_000)
+    assert [each.message.body for each in later.items] == [b"late"]
+    levels = await messaging.delay_levels()
+    assert [each.delay_ms for each in levels][:5] == [1_000, 5_000, 10_000, 30_000, 60_000]
+    assert levels[4].count >= 2
+    before = await messaging.scheduled_counts([now_ms, now_ms + 85_000, now_ms + 200_000])
+    assert before[2] - before[1] >= 2 <= before[1] - before[0]
+    for name in (next_.message_id, page.items[2].message.offset_id):
+        item = await messaging.find_scheduled(name)
+        assert item is not None
+        assert (item.due_ms, item.message.body) == (now_ms + 90_000, b"next")
+    record = page.items[0].message
+    again = await messaging.message(record.topic, record.queue, record.offset)
+    assert again.body == b"level"
+    assert await messaging.find_scheduled(late.message_id) is not None
+    assert await messaging.find_scheduled("none") is None
+
+
+async def test_a_recalled_message_is_never_delivered(
+    cluster: ApacheCluster, messaging: ClusterMessaging, maker: Maker
+) -> None:
+    topic, group = await maker.topic(4, "DELAY"), await maker.group()
+    due_ms = messaging.catalog.now_ms() + 15_000
+    [gone] = await maker.send(topic, "gone", queue=0, deliver_at_ms=due_ms)
+    [kept] = await maker.send(topic, "kept", queue=1, deliver_at_ms=due_ms)
+    [level] = await maker.send(topic, "level", queue=0, delay_level=4)
+
+    async def is_recalled() -> bool:
+        return await messaging.recall(gone.message_id) is TimerAnswer.RECALLED
+
+    await until(is_recalled)
+    assert await messaging.recall(gone.message_id) is TimerAnswer.RECALLED
+    assert await messaging.find_scheduled(gone.message_id) is None
+    async with ClusterMessaging(ClusterClient(cluster.name_server)) as other:
+
+        async def is_known() -> bool:
+            listed = (await other.scheduled(topic=topic)).items
+            return {each.message.body for each in listed} == {b"kept", b"level"}
+
+        await until(is_known)
+        assert await other.recall(gone.message_id) is TimerAnswer.RECALLED
+    for change in (messaging.recall(level.message_id), messaging.deliver_now(kept.message_id)):
+        with pytest.raises(Refused) as refusal:
+            await change
+        assert (refusal.value.code, refusal.value.field) == ("not_supported", "message_id")
+    assert await messaging.recall("none") is TimerAnswer.NOT_FOUND
+    assert bodies(await maker.receive(group, topic, 1)) == ["kept"]
+    assert bodies(await maker.receive(group, topic, 1)) == ["level"]
+    assert await maker.is_quiet(group, topic)
+    assert await messaging.recall(kept.message_id) is TimerAnswer.ALREADY_DELIVERED
+    assert await messaging.recall(level.message_id) is TimerAnswer.ALREADY_DELIVERED
+    [soon] = await maker.send(topic, "soon", deliver_at_ms=messaging.catalog.now_ms() + 3_000)
+    await until(lambda: is_late(messaging, soon.message_id))
+
+
+async def is_late(messaging: ClusterMessaging, message_id: str) -> bool:
+    """Whether a recall is refused because the message is about to be delivered."""
+    try:
+        await messaging.recall(message_id)
+    except Conflict as error:
+        return error.field == "message_id"
+    return False
+
+
+async def test_undecided_transactions_are_listed_until_somebody_decides(
+    cluster: ApacheCluster, messaging: ClusterMessaging, maker: Maker
+) -> None:
+    topic = await maker.topic(4, "TRANSACTION")
+    producers = f"producers-{topic}"
+    sent = [
+        (await maker.send(topic, name, queue=number, transaction_group=producers))[0]
+        for number, name in enumerate(("a", "b", "c", "d"))
+    ]
+    ids = dict(zip("abcd", (each.message_id for each in sent), strict=True))
+    transactions = messaging.transactions
+
+    async def names(kind: str = "pending") -> list[str]:
+        page = await getattr(transactions, kind)(group=producers)
+        assert page.unknown == ""
+        return [each.message.body.decode() for each in page.items]
+
+    async def state(name: str) -> TransactionState:
+        return (await transactions.get(ids[name], group=producers)).state
+
+    async def are_listed() -> bool:
+        return await names() == ["a", "b", "c", "d"]
+
+    await until(are_listed)
+    assert await transactions.check_settings() == CheckSettings(2_000, 15)
+    page = await transactions.pending(group=producers, count_max=3)
+    assert page.count >= 4
+    rest = await transactions.pending(group=producers, after=page.next or "")
+    assert [each.transaction_id for each in rest.items] == [ids["d"]]
+    first = page.items[0]
+    assert (first.topic, first.queue, first.producer_group) == (topic, 0, producers)
+    assert (await transactions.get(first.message.offset_id)).transaction_id == ids["a"]
+    async with ClusterMessaging(ClusterClient(cluster.name_server)) as other:
+        await other.transactions.decide(ids["a"], TransactionDecision.ROLLBACK)
+        await other.transactions.decide(ids["b"], TransactionDecision.COMMIT)
+
+        async def are_decided() -> bool:
+            states = [await state(name) for name in "ab"]
+            return states == [TransactionState.ROLLED_BACK, TransactionState.COMMITTED]
+
+        await until(are_decided)
+
+        async def are_given_up() -> bool:
+            assert set(await names()) <= {"a", "b", "c", "d"}
+            return sorted(await names("given_up")) == ["c", "d"]
+
+        await until(are_given_up)
+        assert await names() == []
+        assert [await state(name) for name in "cd"] == [TransactionState.GIVEN_UP] * 2
+        [given_up] = (await other.transactions.given_up(group=producers, count_max=1)).items
+        assert given_up.checks == 15
+        resumed = await other.transactions.resume(ids["c"], group=producers)
+        assert resumed.state is TransactionState.PENDING
+        await other.transactions.decide(ids["d"], TransactionDecision.ROLLBACK)
+
+        async def is_resumed() -> bool:
+            return (await names(), await names("given_up")) == (["c"], [])
+
+        await until(is_resumed)
+        assert [await state(name) for name in "cd"] == [
+            TransactionState.PENDING,
+            TransactionState.ROLLED_BACK,
+        ]
+        await other.transactions.decide(ids["c"], TransactionDecision.ROLLBACK)
+
+        async def is_over() -> bool:
+            return (await names(), await state("c")) == ([], TransactionState.ROLLED_BACK)
+
+        await until(is_over)
 
 
 async def until_indexed(maker: Maker, message: StoredMessage) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
@@ -18,16 +17,23 @@ from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
 from app.cluster.errors import ClusterError
-from app.cluster.half_messages import HALF_TOPIC, HalfMessage, TransactionQuestion
+from app.cluster.half_messages import (
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    HalfMessage,
+    TransactionQuestion,
+)
 from app.cluster.messages import ClusterMessage
 from app.cluster.sending import ClusterSent
 from app.cluster.verbs.callbacks import ClusterCallbacks
+from app.cluster.verbs.half_lists import ClusterHalfLists, UndecidedHalves
 from app.cluster.verbs.part import ClusterPart, stored_message
 from app.messaging import TransactionVerbs
 from app.tasks import end_tasks
 from engine.broker import (
     Asker,
     Callback,
+    CheckSettings,
     Decider,
     Transaction,
     TransactionCheck,
@@ -36,7 +42,7 @@ from engine.broker import (
     TransactionState,
     TransactionSubsystem,
 )
-from engine.errors import Busy, Conflict, MessageNotFound
+from engine.errors import Busy, Conflict, Invalid, MessageNotFound
 from engine.message import (
     CHECK_TIMES,
     KEYS,
@@ -56,6 +62,8 @@ log = logging.getLogger("kitemq.cluster")
 DECIDED_MAX = 100_000
 BEGUN_MAX = 1_000  # with their messages; others are looked up
 GROUPS_MAX = 10_000
+PAGE_COUNT_MAX = 200
+WRITTEN_ANEW = "TRAN_PREPARED_QUEUE_OFFSET"
 CHECKS_MAX = 1_000  # of a group, that wait for a poll
 POLL_COUNT_MAX = 32
 HEARTBEAT_S = 20.0  # brokers forget a producer after 120 s
@@ -78,6 +86,7 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         super().__init__(catalog)
         self._callbacks = ClusterCallbacks(folder)
         self._askers: list[Asker] = []
+        self._lists = ClusterHalfLists(catalog)
         self._begun: OrderedDict[str, tuple[HalfMessage, StoredMessage]] = OrderedDict()
         self._decided: OrderedDict[str, Transaction] = OrderedDict()
         self._deciding: dict[str, asyncio.Lock] = {}
@@ -161,23 +170,73 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         """Call a group no more; GroupNotFound where it has no callback."""
         await self.callbacks.delete(group)
 
-    async def resume(self, transaction_id: str, *, group: str = "") -> NoReturn:
-        """Refused, as the transactions that a broker gave up are not known here."""
-        raise _unlisted()
+    async def resume(self, transaction_id: str, *, group: str = "") -> Transaction:
+        """Have its broker ask again from the first check on; Conflict unless it was given up."""
+        now = await self.get(transaction_id, group=group)
+        if now.state is not TransactionState.GIVEN_UP:
+            raise Conflict(
+                f"the checks of transaction {now.transaction_id!r} were not given up",
+                field="id",
+                remedy="look at its state",
+                code=f"transaction_{now.state}",
+            )
+        with engine_errors("transaction_id"):
+            half, _ = await self._find(now.transaction_id, now.producer_group)
+            await self._client.half_messages.resume(half.broker, now.message.offset_id)
+        self._begun.pop(now.transaction_id, None)  # it has another half message now
+        self._lists.forget(half.broker)
+        return msgspec.structs.replace(now, state=TransactionState.PENDING, checks=0)
 
     async def get(self, transaction_id: str, *, group: str = "") -> Transaction:
-        """As far as it is known here: what another process rolled back is pending."""
-        return await self.decide(transaction_id, TransactionDecision.UNKNOWN, group=group)
+        """As the broker of its half message knows it, and what this process decided."""
+        now = await self.decide(transaction_id, TransactionDecision.UNKNOWN, group=group)
+        if now.state is not TransactionState.PENDING:
+            return now
+        record = await self._newest(now)
+        if record is None:  # its broker's index has it in a moment
+            return now
+        if await self._lists.is_undecided(record.place.broker, record.offset):
+            return self._listed(record, TransactionState.PENDING)
+        before, record = record, await self._newest(now)
+        if record is None or record.offset != before.offset:  # written anew meanwhile
+            return self._listed(record or before, TransactionState.PENDING)
+        self._begun.pop(now.transaction_id, None)
+        given_up = await self._lists.find_given_up(record.place.broker, now.transaction_id)
+        if given_up is not None:
+            return self._listed(given_up, TransactionState.GIVEN_UP)
+        now = await self.decide(now.transaction_id, TransactionDecision.UNKNOWN, group=group)
+        is_committed = now.state is not TransactionState.PENDING  # while it was looked up
+        return now if is_committed else self._listed(record, TransactionState.ROLLED_BACK)
 
-    async def pending(self, *, group: str = "", after: str = "", count_max: int = 50) -> NoReturn:
-        """Refused."""
-        raise _unlisted()
+    async def pending(
+        self, *, group: str = "", after: str = "", count_max: int = 50
+    ) -> TransactionPage:
+        """As the engine's; what another process decided is listed for 3 s."""
+        look, state = await self._lists.pending(), TransactionState.PENDING
+        return self._page(look, state, group, after, count_max)
 
     async def given_up(
         self, *, group: str = "", after: str = "", count_max: int = 50
     ) -> TransactionPage:
-        """Refused."""
-        raise _unlisted()
+        """Those whose checks were given up, as `pending`."""
+        look, state = await self._lists.given_up(), TransactionState.GIVEN_UP
+        return self._page(look, state, group, after, count_max)
+
+    async def check_settings(self) -> CheckSettings:
+        """What all brokers that are there have in common."""
+        with engine_errors():
+            brokers = await self._client.masters()
+            settings = [await self._catalog.settings(each) for each in brokers]
+        intervals, counts = (
+            {each.get(name, "") for each in settings}
+            for name in ("transactionCheckInterval", "transactionCheckMax")
+        )
+        return CheckSettings(_common(intervals), _common(counts))
+
+    async def remote_producers(self) -> dict[str, int]:
+        """By group the producers that are connected to a broker, without this server."""
+        with engine_errors():
+            return await self._client.half_messages.producers()
 
     async def checks(self, group: str, count_max: int = POLL_COUNT_MAX) -> list[TransactionCheck]:
         """Take up to 32 questions that no producer was asked; brokers repeat them later."""
@@ -191,6 +250,40 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
 
     # -- inside ----------------------------------------------------------------------------------
 
+    def _page(
+        self,
+        look: UndecidedHalves,
+        state: TransactionState,
+        group: str,
+        after: str,
+        count_max: int,
+    ) -> TransactionPage:
+        """A page of what was looked at, without what this process has decided since."""
+        records = [each for each in look.records if each.message_id not in self._decided]
+        records.sort(key=_order)
+        place = _place(after) if after else (-1, "")
+        count_max = max(1, min(count_max, PAGE_COUNT_MAX))
+        rest = [
+            each
+            for each in records
+            if _order(each) > place and group in ("", each.properties.get(PGROUP, ""))
+        ]
+        items = [self._listed(each, state) for each in rest[:count_max]]
+        has_more = len(rest) > count_max
+        next_place = "-".join(map(str, _order(rest[count_max - 1]))) if has_more else None
+        return TransactionPage(items, next_place, len(records), look.unknown)
+
+    def _listed(self, record: ClusterMessage, state: TransactionState) -> Transaction:
+        """A record of a half message as a transaction."""
+        transaction = _transaction(_half_of(record), self._bound(record), state)
+        checks = record.properties.get(CHECK_TIMES, "")
+        is_anew = checks or WRITTEN_ANEW in record.properties
+        return msgspec.structs.replace(
+            transaction,
+            checks=int(checks) if checks.isdecimal() else 0,
+            begun_ms=record.born_ms if is_anew else record.stored_ms,
+        )
+
     async def _decide(
         self, transaction_id: str, decision: TransactionDecision, group: str, by: Decider
     ) -> Transaction:
@@ -198,6 +291,8 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         if known is not None and group in ("", known.producer_group):
             return _as_decided(known, decision)
         half, stored = await self._find(transaction_id, group)
+        if half.transaction_id != transaction_id:  # it was named by an offset id
+            return await self.decide(half.transaction_id, decision, group=group, by=by)
         transaction = _transaction(half, stored, TransactionState.PENDING)
         delivered = await self._delivered(stored, half)
         if delivered is not None:
@@ -207,10 +302,11 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
             return transaction
         with engine_errors("transaction_id"):
             await self._client.half_messages.end(
-                half, FLAGS[decision], is_checked=by is Decider.CHECK
+                half, FLAGS[decision], is_checked=by is not Decider.PRODUCER
             )
         done = msgspec.structs.replace(transaction, state=STATES[decision])
-        self._begun.pop(transaction_id, None)
+        self._begun.pop(half.transaction_id, None)
+        self._lists.forget(half.broker)
         return self._remember(done)
 
     async def _find(self, transaction_id: str, group: str) -> tuple[HalfMessage, StoredMessage]:
@@ -218,6 +314,28 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
         begun = self._begun.get(transaction_id)
         if begun is not None and group in ("", begun[0].producer_group):
             return begun
+        halves = await self._halves(transaction_id, group)
+        if not halves and (own_id := await self._id_of(transaction_id)):
+            halves = await self._halves(own_id, group)
+        if halves:
+            return _half_of(halves[-1]), self._bound(halves[-1])
+        raise MessageNotFound(
+            f"there is no transaction {transaction_id[:80]!r}",
+            field="transaction_id",
+            remedy="take the id of its half message; brokers keep it as long as other messages",
+            code="transaction_not_found",
+        )
+
+    async def _newest(self, transaction: Transaction) -> ClusterMessage | None:
+        """The last record of a half message that its broker's index has; None for none yet."""
+        halves = await self._halves(transaction.transaction_id, transaction.producer_group)
+        return halves[-1] if halves else None
+
+    async def _halves(self, transaction_id: str, group: str) -> list[ClusterMessage]:
+        """The records of a half message, of which its broker writes one for each check.
+
+        Those of the first broker that has any; Busy if none has, and one is away.
+        """
         failure: Busy | None = None
         for broker in self._numbers.brokers:
             try:
@@ -228,20 +346,20 @@ class ClusterTransactions(ClusterPart, TransactionVerbs):
             except Busy as error:
                 failure = error
                 continue
-            for message in reversed(halves):  # a broker that asked has written it anew
-                producer_group = message.properties.get(PGROUP, "")
-                if group in ("", producer_group):
-                    place = message.offset, message.position
-                    half = HalfMessage(broker, producer_group, transaction_id, *place)
-                    return half, self._bound(message)
+            same = [each for each in halves if group in ("", each.properties.get(PGROUP, ""))]
+            if same:
+                return same
         if failure is not None:
             raise failure
-        raise MessageNotFound(
-            f"there is no transaction {transaction_id[:80]!r}",
-            field="transaction_id",
-            remedy="take the id of its half message; brokers keep it as long as other messages",
-            code="transaction_not_found",
-        )
+        return []
+
+    async def _id_of(self, offset_id: str) -> str:
+        """The transaction whose half message has an offset id; "" for none."""
+        try:
+            record = await self._client.reads.by_offset_id(offset_id)
+        except ClusterError:
+            return ""
+        return record.message_id if record.place.topic in (HALF_TOPIC, GIVEN_UP_TOPIC) else ""
 
     async def _delivered(self, stored: StoredMessage, half: HalfMessage) -> ClusterMessage | None:
         """The message that was committed before, if its broker's index has it."""
@@ -379,9 +497,30 @@ def _as_decided(transaction: Transaction, decision: TransactionDecision) -> Tran
     )
 
 
-def _unlisted() -> Exception:
-    return not_supported(
-        "neither lists nor looks up transactions",
-        field="transaction_queries",
-        remedy="ask the producer that began the transaction",
+def _half_of(record: ClusterMessage) -> HalfMessage:
+    """Where a half message lies, by its record."""
+    group = record.properties.get(PGROUP, "")
+    return HalfMessage(
+        record.place.broker, group, record.message_id, record.offset, record.position
     )
+
+
+def _order(record: ClusterMessage) -> tuple[int, str]:
+    """By its producer's time, which stays when its broker writes it anew."""
+    return record.born_ms, record.message_id
+
+
+def _place(text: str) -> tuple[int, str]:
+    """The place in the list that a page's `next` names."""
+    born_ms, is_place, message_id = text.partition("-")
+    if not is_place or not born_ms.isdecimal() or len(born_ms) > 18:
+        raise Invalid(
+            f"{text[:60]!r} is no place in the list", field="after", remedy="give a page's `next`"
+        )
+    return int(born_ms), message_id
+
+
+def _common(texts: set[str]) -> int | None:
+    """The number that all brokers say; None where they differ or do not say."""
+    text = texts.pop() if len(texts) == 1 else ""
+    return int(text) if text.isdecimal() else None

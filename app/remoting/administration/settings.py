@@ -117,6 +117,7 @@ def _broker_settings(backend: "RemotingBackend", call: RemotingCall) -> dict[str
         "maxMessageSize": "4194304",
         "enablePropertyFilter": "true",
         "timerWheelEnable": "true",
+        "recallMessageEnable": "true",
         "useServerSideResetOffset": "true",
         "namesrvAddr": backend.name_server_address(call.connection),
     }

@@ -1,5 +1,6 @@
 """State for the overview's concerns that is read on demand, in small steps."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from app.container import Services
@@ -8,6 +9,7 @@ from app.services.alerts.alerts import Alerts
 from app.services.alerts.rules import ABOUT
 from app.ui.framework.console import Console
 from app.ui.groups.head import is_differing
+from engine.errors import EngineError
 from kitemq.model.alerts import RuleKind, RuleState
 
 
@@ -48,7 +50,10 @@ async def look(console: Console, services: Services) -> Watch:
     has = console.messaging.capabilities
     traces = await services.journeys.status() if has.traffic_figures else None
     transactions = console.messaging.transactions
-    given_up = await transactions.given_up(count_max=1) if has.transaction_queries else None
+    given_up = None
+    with suppress(EngineError):  # the page of transactions says why
+        if has.transaction_queries:
+            given_up = await transactions.given_up(count_max=1)
     return Watch(
         firing=_firing(alerts),
         alerts_failure=alerts.failure,

@@ -357,9 +357,12 @@ def _failure(message: StoredMessage) -> FailureOfMessage | None:
 
 
 async def _records(request: PageRequest, message: StoredMessage) -> list[StoredMessage]:
-    """All records of the message, oldest first; none if too many searches are running."""
+    """All records of the message, oldest first; none if too many searches are running.
+
+    A record of a topic that is not searched is alone.
+    """
     try:
-        return await request.services.search.by_id(message.message_id)
+        return await request.services.search.by_id(message.message_id) or [message]
     except EngineError:
         return []
 

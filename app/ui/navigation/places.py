@@ -54,7 +54,7 @@ PLACES = (
     Destination(N_("Jobs"), "/jobs", "send", "replay resend", capability="dead_letter_replays"),
     Destination(N_("Journeys"), "/trace", "journey", "trace waterfall", capability="journeys"),
     Destination(
-        N_("Scheduled"), "/scheduled", "clock", "delayed timer recall", capability="timer_changes"
+        N_("Scheduled"), "/scheduled", "clock", "delayed timer recall", capability="scheduled_list"
     ),
     Destination(
         N_("Transactions"),

@@ -1,6 +1,6 @@
-"""A histogram of due times: bars of equal width over a future time span. Pure."""
+"""A histogram of due times: bars of equal width over a future time span."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,6 +11,7 @@ from app.ui.framework.language import N_, translated
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
+FOREVER_MS = 1 << 52
 # Name, words, width of a bar, number of bars.
 SPANS = (
     ("hour", N_("next hour"), MINUTE_MS, 60),
@@ -24,7 +25,7 @@ WIDTH = 960
 HEIGHT = 120
 GAP = 2
 
-Counts = Callable[[Sequence[int]], list[int]]
+Counts = Callable[[Sequence[int]], Awaitable[list[int]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +62,19 @@ class DueHistogram:
     height: int = HEIGHT
 
 
-def histogram(counts: Counts, total: int, now_ms: int, span_name: str) -> DueHistogram:
+async def histogram(counts: Counts, now_ms: int, span_name: str) -> DueHistogram:
     """The histogram over `span_name`, or over the shortest span with 90 % of all messages.
 
     `counts` gives the number of messages due before each of some times. Bars begin at multiples of
     their width, so that they do not move with the clock; the first has already begun.
     """
-    name = (
-        span_name if span_name in {span[0] for span in SPANS} else _fitting(counts, total, now_ms)
-    )
+    [total] = await counts([FOREVER_MS])
+    is_span = span_name in {span[0] for span in SPANS}
+    name = span_name if is_span else await _fitting(counts, total, now_ms)
     __, label, step_ms, bars = next(span for span in SPANS if span[0] == name)
     begin_ms = now_ms // step_ms * step_ms
     edges = [begin_ms + step_ms * number for number in range(bars + 1)]
-    before = counts(edges)
+    before = await counts(edges)
     amounts = [after - first for first, after in pairwise(before)]
     return DueHistogram(
         spans=[SpanChoice(span[0], translated(span[1]), span[0] == name) for span in SPANS],
@@ -88,9 +89,9 @@ def histogram(counts: Counts, total: int, now_ms: int, span_name: str) -> DueHis
     )
 
 
-def _fitting(counts: Counts, total: int, now_ms: int) -> str:
+async def _fitting(counts: Counts, total: int, now_ms: int) -> str:
     ends = [now_ms + step_ms * bars for __, __, step_ms, bars in SPANS]
-    for (name, *__), count in zip(SPANS, counts(ends), strict=True):
+    for (name, *__), count in zip(SPANS, await counts(ends), strict=True):
         if count >= SHARE_MIN * total:
             return name
     return SPANS[-1][0]

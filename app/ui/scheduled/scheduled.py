@@ -23,7 +23,7 @@ from app.ui.messages.message import address
 from app.ui.scheduled import due_histogram
 from app.ui.scheduled.due_histogram import DueHistogram
 from engine.broker import LevelWaiting, Scheduled, TimerAnswer
-from engine.errors import Invalid, MessageNotFound
+from engine.errors import Conflict, Invalid, MessageNotFound
 from kitemq.model.conversion import convert
 
 DO = ("deliver", "reschedule", "recall")
@@ -100,7 +100,8 @@ class WaitingRow:
 class ScheduledList:
     """The context of `scheduled.html`. `total` counts all topics; a page may be short.
 
-    The histogram counts all of them, `levels` those in delay levels.
+    The histogram counts all of them, `levels` those in delay levels. `unknown` says why there may
+    be more.
     """
 
     rows: list[WaitingRow]
@@ -110,6 +111,7 @@ class ScheduledList:
     histogram: DueHistogram
     levels: list[LevelWaiting]
     levels_total: int
+    unknown: str
     sizes: tuple[int, ...] = tables.SIZES
 
 
@@ -137,11 +139,12 @@ async def show(request: PageRequest) -> Response:
         query=query,
         next_cursor=page.next or "",
         total=page.count,
-        histogram=due_histogram.histogram(
-            console.host.broker.scheduled_counts, page.count, console.now_ms(), query.span
+        histogram=await due_histogram.histogram(
+            console.messaging.scheduled_counts, console.now_ms(), query.span
         ),
         levels=levels,
         levels_total=levels_total,
+        unknown=page.unknown,
     )
     return await pages.respond(
         request, "scheduled.html", context, title=_("Scheduled"), is_live=True
@@ -187,7 +190,7 @@ async def change(request: PageRequest) -> Response:
         return await _detail(request, item, form)
     try:
         answer = await _carry_out(request, item.message.message_id, do, due_ms)
-    except Invalid as error:
+    except (Conflict, Invalid) as error:
         form.blame(error, {"deliver_at_ms": "at", "delay_ms": "at"})
         return await _detail(request, item, form)
     if answer not in DONE:

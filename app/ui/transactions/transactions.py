@@ -122,7 +122,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class TransactionList:
-    """The context of `transactions.html`."""
+    """The context of `transactions.html`; `unknown` says why there may be more of a state."""
 
     rows: list[TransactionRow]
     query: TransactionsQuery
@@ -133,8 +133,10 @@ class TransactionList:
     tally: Tally
     callbacks: list[TransactionCallback]
     callbacks_total: int
-    check_interval_s: float
-    check_max: int
+    check_interval_ms: int | None
+    check_max: int | None
+    pending_unknown: str
+    given_up_unknown: str
     sizes: tuple[int, ...] = tables.SIZES
 
 
@@ -147,7 +149,7 @@ class TransactionDetail:
     is_open: bool
     live_producers: int
     callback: str
-    check_max: int
+    check_max: int | None
     story: Story
     story_failure: str
     word: str = WORD
@@ -164,6 +166,7 @@ async def show(request: PageRequest) -> Response:
     first = await _page(console, "pending", count_max=1)
     stuck = await _page(console, "given_up", count_max=1)
     callbacks = request.services.transactions.callbacks.all()
+    checks = await console.messaging.transactions.check_settings()
     await decompress([item.message for item in page.items])
     context = TransactionList(
         rows=[row_of(request.who, item) async for item in paced(page.items)],
@@ -171,14 +174,16 @@ async def show(request: PageRequest) -> Response:
         next_cursor=page.next or "",
         pending_total=first.count,
         given_up_total=stuck.count,
-        oldest_ms=first.items[0].message.stored_ms if first.items else None,
+        oldest_ms=first.items[0].begun_ms if first.items else None,
         tally=await _tally(request, first.count + stuck.count),
         callbacks=list(
             map(request.services.transactions.described, callbacks[:CALLBACKS_SHOWN_MAX])
         ),
         callbacks_total=len(callbacks),
-        check_interval_s=console.host.config.transaction_check_interval_s,
-        check_max=console.host.config.transaction_check_max,
+        check_interval_ms=checks.interval_ms,
+        check_max=checks.count_max,
+        pending_unknown=first.unknown,
+        given_up_unknown=stuck.unknown,
     )
     return await pages.respond(
         request, "transactions.html", context, title=_("Transactions"), is_live=True
@@ -268,7 +273,7 @@ async def _tally(request: PageRequest, total: int) -> Tally:
             after = page.next
             await pause.when_due()
         examined += counter.total()
-    live = request.services.transactions.producers.groups()
+    live = await _live_producers(request)
     names = sorted({*counts["pending"], *counts["given_up"], *live})
     names.sort(key=lambda name: -(counts["pending"][name] + counts["given_up"][name]))
     rows = [
@@ -284,6 +289,12 @@ async def _tally(request: PageRequest, total: int) -> Tally:
     return Tally(rows, len(names), examined, total)
 
 
+async def _live_producers(request: PageRequest) -> dict[str, int]:
+    """The connections by group at which checks are asked, here or at brokers."""
+    remote = await request.console.messaging.transactions.remote_producers()
+    return dict(Counter(request.services.transactions.producers.groups()) + Counter(remote))
+
+
 def _callback_url(request: PageRequest, group: str) -> str:
     """Where the checks of a producer group are sent, without secrets; "" for nowhere."""
     callback = request.services.transactions.callbacks.find(group)
@@ -291,18 +302,17 @@ def _callback_url(request: PageRequest, group: str) -> str:
 
 
 async def _detail(request: PageRequest, form: Form) -> Response:
-    console = request.console
-    transaction = await console.messaging.transactions.get(request.path_params["id"])
-    producers = request.services.transactions.producers
+    transactions = request.console.messaging.transactions
+    transaction = await transactions.get(request.path_params["id"])
     await decompress([transaction.message])
     told, failure = await _story(request, transaction.transaction_id)
     context = TransactionDetail(
         row=row_of(request.who, transaction),
         form=form,
         is_open=transaction.state in (TransactionState.PENDING, TransactionState.GIVEN_UP),
-        live_producers=producers.count(transaction.producer_group),
+        live_producers=(await _live_producers(request)).get(transaction.producer_group, 0),
         callback=_callback_url(request, transaction.producer_group),
-        check_max=console.host.config.transaction_check_max,
+        check_max=(await transactions.check_settings()).count_max,
         story=told,
         story_failure=failure,
     )

@@ -43,11 +43,11 @@ async def maker(tmp_path: Path) -> AsyncIterator[Maker]:
 
 @pytest.fixture
 async def lacking(tmp_path: Path) -> AsyncIterator[ClusterMessaging]:
-    """A cluster whose brokers have neither the timer wheel nor filters by property."""
+    """A cluster whose brokers have neither timer wheel nor recalls nor filters by property."""
     async with opened(tmp_path / "data") as running:
         client = ClusterClient(running.port.address)
         async with ClusterMessaging(client, clock=running.clock) as messaging:
-            lacks = {"exact_timers": False, "sql_filters": False}
+            lacks = {"exact_timers": False, "sql_filters": False, "timer_recalls": False}
             catalog = messaging._catalog
             catalog.capabilities = msgspec.structs.replace(catalog.capabilities, **lacks)
             yield messaging

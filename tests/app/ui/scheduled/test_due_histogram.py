@@ -1,6 +1,8 @@
 """The histogram of due times, and what people type about topics; pure."""
 
+import asyncio
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Annotated
 
 import pytest
@@ -25,7 +27,11 @@ def read(**texts: str) -> tuple[Form, TopicTexts]:
 
 def drawn(dues: list[int], span: str = "") -> DueHistogram:
     dues.sort()
-    return histogram(lambda times: [bisect_left(dues, t) for t in times], len(dues), NOW_MS, span)
+
+    async def counts(times_ms: Sequence[int]) -> list[int]:
+        return [bisect_left(dues, each) for each in times_ms]
+
+    return asyncio.run(histogram(counts, NOW_MS, span))
 
 
 @pytest.mark.parametrize("span", ["", "hour", "day", "week", "month", "year"])
