@@ -55,6 +55,10 @@ LACKS = {
     "content_search": Lack("looks through no topic by content", "search by id, key or time"),
     "journeys": Lack("records no deliveries", "see the traces of your clients"),
     "traffic_figures": Lack("counts no traffic", "see the metrics of its brokers"),
+    "delivery_figures": Lack(
+        "counts messages in and out alone: no bytes, times, refusals, acknowledgements or retries",
+        "see the metrics of its brokers and clients",
+    ),
     "lag_history": Lack("keeps no lag over time", "see the group's lag of now"),
     "log_figures": Lack("shows neither its log nor its disk", "see its brokers' own figures"),
     "reports": Lack("records nothing that reports compute from", "read its topics with Spark"),

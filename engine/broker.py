@@ -120,6 +120,7 @@ from engine.statistics.lag_statistics import LagStatistics
 from engine.statistics.latency_histogram import LatencySpreads, Spread
 from engine.statistics.metric_series import Metric, MetricSeries
 from engine.statistics.statistics import Statistics
+from engine.statistics.traffic_statistics import TrafficStatistics
 from engine.statistics.values import (
     BrokerMetrics,
     GroupMetrics,
@@ -330,6 +331,7 @@ __all__ = [
     "TraceStatus",
     "Traces",
     "TrafficRates",
+    "TrafficStatistics",
     "Transaction",
     "TransactionCheck",
     "TransactionDecision",

@@ -10,6 +10,7 @@ from app.cluster.replays.examiner import ClusterExaminer
 from app.cluster.replays.letter_marks import LetterMarks
 from app.cluster.replays.runner import ClusterReplayRunner
 from app.cluster.replays.shared_jobs import SharedJobs
+from app.cluster.traffic import ClusterTraffic
 from app.cluster.verbs.broker_lists import ClusterBrokerLists, broker_warnings
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.group_lists import ClusterGroupLists
@@ -40,13 +41,14 @@ class ClusterAdministration(
         ClusterTopicLists.__init__(self, catalog, census)
         ClusterGroupLists.__init__(self, catalog, census, self)
         ClusterBrokerLists.__init__(self, catalog)
+        self.traffic = ClusterTraffic(clock)
         self.members = ClusterMemberLists(catalog, census)
         self.dead_letters = letters = ClusterDeadLetterLists(catalog, self, marks, jobs)
         examiner = ClusterExaminer(catalog, letters, jobs, copies)
         self.replays = ClusterReplayVerbs(catalog, letters, marks, jobs, examiner, clock)
         self.records = ClusterRecords(catalog, self)
         self.journeys = ClusterJourneys(catalog, self.records, letters)
-        self.resets = ClusterResets(catalog, self, self)
+        self.resets = ClusterResets(catalog, self, self, self.traffic)
         self.runner = ClusterReplayRunner(jobs, marks, examiner, copies, clock)
 
     @property

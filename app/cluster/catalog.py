@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
-    "reset_history", "purges", "traffic_figures", "log_figures", "trace_reports",
+    "reset_history", "purges", "delivery_figures", "log_figures", "trace_reports",
 )  # fmt: skip
 # Of a cluster whose brokers are set up for exact times and for filters by property.
 CLUSTER = Capabilities(
@@ -48,6 +48,7 @@ CLUSTER = Capabilities(
     journeys=True,
     content_search=True,
     lag_history=True,
+    traffic_figures=True,
     reports=True,
     brokers=True,
     uncounted_releases=False,

@@ -132,6 +132,10 @@ class Capabilities(msgspec.Struct, frozen=True):
     ] = True
     journeys: Annotated[bool, Meta(description="Tell what happened to a message.")] = True
     traffic_figures: Annotated[bool, Meta(description="Count messages and rates.")] = True
+    delivery_figures: Annotated[
+        bool,
+        Meta(description="Count bytes, refusals, and what becomes of deliveries, and take times."),
+    ] = True
     lag_history: Annotated[bool, Meta(description="Keep the lag of groups over time.")] = True
     log_figures: Annotated[bool, Meta(description="Tell of its log, its disk and services.")] = True
     reports: Annotated[bool, Meta(description="Compute reports, of lag at least.")] = True

@@ -15,6 +15,7 @@ from app.capabilities import LACKS, not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
 from app.cluster.routes import ClusterQueue
+from app.cluster.traffic import ClusterTraffic
 from app.cluster.verbs.group_lists import ClusterGroupLists
 from app.cluster.verbs.part import ClusterPart, all_of
 from app.cluster.verbs.topic_lists import ClusterTopicLists
@@ -46,10 +47,14 @@ class ClusterResets(ClusterPart, ResetVerbs):
     """`ResetVerbs` of a cluster, which remembers no reset."""
 
     def __init__(
-        self, catalog: ClusterCatalog, topics: ClusterTopicLists, groups: ClusterGroupLists
+        self,
+        catalog: ClusterCatalog,
+        topics: ClusterTopicLists,
+        groups: ClusterGroupLists,
+        traffic: ClusterTraffic,
     ) -> None:
         ClusterPart.__init__(self, catalog)
-        self._topics, self._groups = topics, groups
+        self._topics, self._groups, self._traffic = topics, groups, traffic
 
     @property
     def _engine(self) -> NoReturn:
@@ -102,6 +107,8 @@ class ClusterResets(ClusterPart, ResetVerbs):
             for place, each in zip(places, moves, strict=True)
         )
         self._groups.forget_offsets()
+        moved = [each for each, failure in zip(moves, failures, strict=True) if not failure]
+        self._traffic.reset(group, moved)
         if any(failures):
             raise _incomplete(moves, failures)
         return Reset(0, self._catalog.now_ms(), preview.to, moves)

@@ -46,7 +46,7 @@ async def look(console: Console, services: Services) -> Watch:
             conflicts.append(group.name)
         await pause.when_due()
     has = console.messaging.capabilities
-    traces = await services.journeys.status() if has.traffic_figures else None
+    traces = await services.journeys.status() if has.trace_reports else None
     transactions = console.messaging.transactions
     given_up = await transactions.given_up(count_max=1) if has.transaction_queries else None
     return Watch(
