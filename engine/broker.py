@@ -31,6 +31,7 @@ from engine.delivery.policy import Exponential, Ladder, RetryPolicy, Steps
 from engine.delivery.pull import PullAnswer, PullResult, PullStatus
 from engine.delivery.rebalance import Strategy
 from engine.delivery.receive_targets import paused_error
+from engine.delivery.reset_history import ResetHistory
 from engine.delivery.reset_plan import (
     STAY,
     Goal,
@@ -298,6 +299,7 @@ __all__ = [
     "RequestCounts",
     "RequestReply",
     "Reset",
+    "ResetHistory",
     "ResetNote",
     "ResetPlan",
     "ResetPreview",

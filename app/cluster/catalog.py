@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
-    "reset_history", "purges", "delivery_figures", "log_figures", "trace_reports",
+    "purges", "delivery_figures", "log_figures", "trace_reports",
 )  # fmt: skip
 # Of a cluster whose brokers are set up for exact times and for filters by property.
 CLUSTER = Capabilities(
@@ -49,6 +49,7 @@ CLUSTER = Capabilities(
     content_search=True,
     lag_history=True,
     traffic_figures=True,
+    reset_history=True,
     reports=True,
     brokers=True,
     uncounted_releases=False,
