@@ -85,7 +85,6 @@ LACKS = {
     "inflight_figures": Lack(
         "does not tell how much is with consumers", "see the group's lag, and its brokers' figures"
     ),
-    "key_pages": Lack("pages through no messages of a key", "narrow the time"),
 }
 
 

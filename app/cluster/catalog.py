@@ -59,7 +59,6 @@ CLUSTER = Capabilities(
     offset_resets=True,
     request_replies=True,
     inflight_figures=False,
-    key_pages=False,
     **dict.fromkeys(OF_THE_ENGINE, False),
 )
 
@@ -217,6 +216,11 @@ class ClusterCatalog:
                 await self.client.groups.create(group)
 
     # -- brokers --------------------------------------------------------------------------------
+
+    async def settings(self, broker: str) -> dict[str, str]:
+        """The settings of a broker, as far as it tells them; Busy while it is away."""
+        with engine_errors():
+            return await self._settings.get(broker)
 
     async def durability(self, brokers: Sequence[str]) -> Durability:
         """What all of these that answer promise for an accepted message."""

@@ -165,7 +165,6 @@ class Capabilities(msgspec.Struct, frozen=True):
         True
     )
     inflight_figures: Annotated[bool, Meta(description="Count what is with consumers.")] = True
-    key_pages: Annotated[bool, Meta(description="Page through the messages of a key.")] = True
 
 
 class ServerInfo(msgspec.Struct, frozen=True):

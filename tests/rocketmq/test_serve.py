@@ -7,6 +7,7 @@ import html
 import json
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -267,6 +268,41 @@ def test_messages_in_and_out_of_both_brokers_are_counted(
     assert f'kitemq_messages_in_total{{topic="{topic}"}} 28' in metrics(server)
     for path in ("/", f"/topics/{topic}", f"/groups/{group}"):
         assert "counts no traffic" not in page(server, path)
+
+
+def test_the_messages_of_a_key_come_in_pages_from_both_brokers(server: Gateway, topic: str) -> None:
+    def send(key: str, first: int, count: int) -> None:
+        numbers = range(first, first + count)
+        messages = [{"body": f"m{n}", "keys": [key], "queue": n % 4} for n in numbers]
+        server.api("POST", f"/topics/{topic}/messages", {"messages": messages})
+
+    def pages(key: str) -> Iterator[tuple[int, Any]]:
+        cursor = ""
+        while cursor is not None:
+            path = f"/api/v1/topics/{topic}/messages/by-key?key={key}&limit=20&cursor={cursor}"
+            status, answer = server.ask("GET", path)
+            yield status, answer
+            cursor = answer.get("next_cursor")
+
+    def bodies(key: str) -> list[str]:
+        return [each["body"] for _, page in pages(key) for each in page["items"]]
+
+    for first in range(0, 200, 40):  # some in one second, all of them over several
+        send("spread", first, 40)
+        time.sleep(0.7)
+    until(lambda: len(bodies("spread")) == 200, limit_s=LIMIT_S)
+    got = bodies("spread")
+    assert [int(each[1:]) // 40 for each in got] == [n for n in (4, 3, 2, 1, 0) for _ in range(40)]
+    assert len(set(got)) == 200
+
+    send("burst", 0, 400)
+    until(lambda: len(next(pages("burst"))[1]["items"]) == 20, limit_s=LIMIT_S)
+    answers = list(pages("burst"))
+    named = [each["body"] for status, page in answers if status == 200 for each in page["items"]]
+    assert len(named) == len(set(named)) >= 64
+    status, problem = answers[-1]  # never an end that is none
+    assert (status, problem["code"]) == (409, "refused")
+    assert "more than 64 messages" in problem["detail"]
 
 
 def test_lists_and_the_page_of_brokers_say_who_is_away(
