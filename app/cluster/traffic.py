@@ -112,6 +112,9 @@ class ClusterTraffic(TrafficStatistics):
         self._is_whole = False
 
     def _enter_topic(self, name: str, ends: Mapping[Place, int], at_ms: int) -> None:
+        if not ends:  # deleted since it was listed
+            self._topics.pop(name, None)
+            return
         last = self._topics.get(name)
         if last is None and self._is_whole:  # it was not there, and so it was empty
             last = _Gauge(self.since_ms, self._at_ms, {})
@@ -122,7 +125,8 @@ class ClusterTraffic(TrafficStatistics):
             gained = end - last.marks.get(place, 0)
             if gained > 0:
                 self._books.spread_in(last.at_ms, at_ms, *place, gained)
-        self._topics[name] = _Gauge(last.since_ms, at_ms, ends)
+        # A queue that the topic has no more may come back with its messages.
+        self._topics[name] = _Gauge(last.since_ms, at_ms, {**last.marks, **ends})
 
     def _enter_group(self, name: str, offsets: Mapping[Place, int], at_ms: int) -> None:
         last = self._groups.get(name) or _Gauge(at_ms, at_ms, offsets)

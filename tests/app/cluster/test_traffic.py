@@ -175,6 +175,26 @@ async def test_what_a_reset_passes_over_was_not_consumed(
     assert cluster.traffic.group("billing").messages_out.total == 10
 
 
+async def test_a_queue_that_comes_back_is_not_counted_anew(cluster: Cluster) -> None:
+    await cluster.sample()
+    await cluster.later()
+    end = cluster.ends["orders"].pop(1)
+    await cluster.later()
+    cluster.ends["orders"][1] = end + 5
+    await cluster.later()
+    assert cluster.traffic.topic("orders").traffic.messages_in.total == 5
+
+
+async def test_a_topic_that_is_made_anew_begins_empty(cluster: Cluster) -> None:
+    await cluster.sample()
+    await cluster.later()
+    cluster.ends["orders"] = {}  # listed still, and gone
+    await cluster.later()
+    cluster.ends["orders"] = {0: 3}
+    await cluster.later()
+    assert cluster.traffic.topic("orders").traffic.messages_in.total == 3
+
+
 async def test_what_is_deleted_is_forgotten(cluster: Cluster) -> None:
     await cluster.sample()
     cluster.ends["orders"][0] += 10
