@@ -118,7 +118,7 @@ class ResetVerbs(VerbSet[OffsetResets]):
     async def apply(
         self, group: str, order: ResetOrder | int, *, precondition: str, force: bool
     ) -> Reset:
-        """Move the group as `OffsetResets.apply` does; its number is 0 where none is remembered.
+        """Move the group as `OffsetResets.apply` does; its number is 0 where it could not be noted.
 
         Raises ResetIncomplete where a broker went away meanwhile.
         """

@@ -56,6 +56,10 @@ LACKS = {
     "content_search": Lack("looks through no topic by content", "search by id, key or time"),
     "journeys": Lack("records no deliveries", "see the traces of your clients"),
     "traffic_figures": Lack("counts no traffic", "see the metrics of its brokers"),
+    "delivery_figures": Lack(
+        "counts messages in and out alone: no bytes, times, refusals, acknowledgements or retries",
+        "see the metrics of its brokers and clients",
+    ),
     "lag_history": Lack("keeps no lag over time", "see the group's lag of now"),
     "log_figures": Lack("shows neither its log nor its disk", "see its brokers' own figures"),
     "reports": Lack("records nothing that reports compute from", "read its topics with Spark"),
@@ -82,7 +86,6 @@ LACKS = {
     "inflight_figures": Lack(
         "does not tell how much is with consumers", "see the group's lag, and its brokers' figures"
     ),
-    "key_pages": Lack("pages through no messages of a key", "narrow the time"),
     "scheduled_list": Lack("lists no messages that wait for their time", "ask their producers"),
     "timer_recalls": Lack(
         "recalls no messages",

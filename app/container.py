@@ -202,9 +202,8 @@ class Services:
             connections=self.connection_limits.state,
             plain_ports=plain_ports(settings),
         )
-        meter = Meter(
-            lambda: host.broker.statistics if self.has_embedded_engine else None, clock.now_ms
-        )
+        messaging = self.messaging
+        meter = Meter(lambda: host.statistics if messaging.capabilities.traffic_figures else None)
         self.sampler = Sampler(administration, meter, clock.now_ms)
         self.mixed_groups = MixedGroups(
             host if self.has_embedded_engine else None, self.connections

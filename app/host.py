@@ -14,7 +14,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.server_host import STOP_TIMEOUT_S, ServerHost
-from engine.broker import Broker, LagStatistics, LongPoll
+from engine.broker import Broker, LagStatistics, LongPoll, Statistics
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import Busy
@@ -134,6 +134,11 @@ class EngineHost(ServerHost):
     @property
     def lags(self) -> LagStatistics:
         """That of the engine."""
+        return self.broker.statistics
+
+    @property
+    def statistics(self) -> Statistics:
+        """Those of the engine."""
         return self.broker.statistics
 
     async def flushed_end(self) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from app.capabilities import not_supported
 from app.tasks import settle
 from app.turn_end import TurnEnd
-from engine.broker import Broker, LagStatistics
+from engine.broker import Broker, LagStatistics, TrafficStatistics
 from engine.clock import Clock, SystemClock
 from engine.config import EngineConfig
 from engine.errors import Refused
@@ -62,6 +62,11 @@ class ServerHost(ABC):
     @abstractmethod
     def lags(self) -> LagStatistics:
         """The history of lag, while the server runs."""
+
+    @property
+    @abstractmethod
+    def statistics(self) -> TrafficStatistics:
+        """What goes through, while the server runs."""
 
     @property
     @abstractmethod

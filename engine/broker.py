@@ -31,6 +31,7 @@ from engine.delivery.policy import Exponential, Ladder, RetryPolicy, Steps
 from engine.delivery.pull import PullAnswer, PullResult, PullStatus
 from engine.delivery.rebalance import Strategy
 from engine.delivery.receive_targets import paused_error
+from engine.delivery.reset_history import ResetHistory
 from engine.delivery.reset_plan import (
     STAY,
     Goal,
@@ -120,6 +121,7 @@ from engine.statistics.lag_statistics import LagStatistics
 from engine.statistics.latency_histogram import LatencySpreads, Spread
 from engine.statistics.metric_series import Metric, MetricSeries
 from engine.statistics.statistics import Statistics
+from engine.statistics.traffic_statistics import TrafficStatistics
 from engine.statistics.values import (
     BrokerMetrics,
     GroupMetrics,
@@ -299,6 +301,7 @@ __all__ = [
     "RequestCounts",
     "RequestReply",
     "Reset",
+    "ResetHistory",
     "ResetNote",
     "ResetPlan",
     "ResetPreview",
@@ -332,6 +335,7 @@ __all__ = [
     "TraceStatus",
     "Traces",
     "TrafficRates",
+    "TrafficStatistics",
     "Transaction",
     "TransactionCheck",
     "TransactionDecision",

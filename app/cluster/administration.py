@@ -1,5 +1,7 @@
 """The verbs of `app.administration`, answered by a RocketMQ cluster."""
 
+from contextlib import suppress
+
 from app.administration import Administration
 from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
@@ -10,6 +12,8 @@ from app.cluster.replays.examiner import ClusterExaminer
 from app.cluster.replays.letter_marks import LetterMarks
 from app.cluster.replays.runner import ClusterReplayRunner
 from app.cluster.replays.shared_jobs import SharedJobs
+from app.cluster.reset_log import ResetLog
+from app.cluster.traffic import ClusterTraffic
 from app.cluster.verbs.broker_lists import ClusterBrokerLists, broker_warnings
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.group_lists import ClusterGroupLists
@@ -22,7 +26,7 @@ from app.cluster.verbs.topic_lists import ClusterTopicLists
 from app.db.worker import DatabaseWorker
 from engine.broker import Broker, Health
 from engine.clock import Clock
-from engine.errors import EngineError
+from engine.errors import Busy, EngineError
 from engine.message import Durability
 
 LOOK_S = 0.5  # that the health waits for a new look at the brokers
@@ -40,18 +44,25 @@ class ClusterAdministration(
         ClusterTopicLists.__init__(self, catalog, census)
         ClusterGroupLists.__init__(self, catalog, census, self)
         ClusterBrokerLists.__init__(self, catalog)
+        self.traffic, self.reset_log = ClusterTraffic(clock), ResetLog(database)
         self.members = ClusterMemberLists(catalog, census)
         self.dead_letters = letters = ClusterDeadLetterLists(catalog, self, marks, jobs)
         examiner = ClusterExaminer(catalog, letters, jobs, copies)
         self.replays = ClusterReplayVerbs(catalog, letters, marks, jobs, examiner, clock)
         self.records = ClusterRecords(catalog, self)
         self.journeys = ClusterJourneys(catalog, self.records, letters)
-        self.resets = ClusterResets(catalog, self, self)
+        self.resets = ClusterResets(catalog, self, self, self.traffic, self.reset_log)
         self.runner = ClusterReplayRunner(jobs, marks, examiner, copies, clock)
 
     @property
     def _engine(self) -> Broker:
         raise not_supported("has no such verb", field="engine", remedy="use the cluster's tools")
+
+    async def delete_group(self, name: str) -> None:
+        """Delete a group with its offsets, its retries and the history of its resets."""
+        await super().delete_group(name)
+        with suppress(Busy):  # it is gone, and a group of its name has other offsets
+            await self.reset_log.forget(name)
 
     async def health(self) -> Health:
         """Whether its brokers answer; their logs and disks are not told."""

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
-    "reset_history", "purges", "traffic_figures", "log_figures", "trace_reports",
+    "purges", "delivery_figures", "log_figures", "trace_reports",
 )  # fmt: skip
 # What all brokers have to be set up for.
 BY_SETTING = {
@@ -56,6 +56,8 @@ CLUSTER = Capabilities(
     journeys=True,
     content_search=True,
     lag_history=True,
+    traffic_figures=True,
+    reset_history=True,
     reports=True,
     brokers=True,
     uncounted_releases=False,
@@ -65,7 +67,6 @@ CLUSTER = Capabilities(
     offset_resets=True,
     request_replies=True,
     inflight_figures=False,
-    key_pages=False,
     **dict.fromkeys(OF_THE_ENGINE, False),
 )
 

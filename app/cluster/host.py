@@ -4,9 +4,11 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from app.administration import Administration
+from app.cluster.administration import ClusterAdministration
 from app.cluster.lag_sampler import ClusterLagSampler
 from app.cluster.messaging import ClusterMessaging
+from app.cluster.traffic import ClusterTraffic
+from app.cluster.traffic_sampler import ClusterTrafficSampler
 from app.host import LoopPool
 from app.server_host import STOP_TIMEOUT_S, ServerHost
 from app.tasks import end_tasks
@@ -23,13 +25,13 @@ POOL_THREADS = 1  # for the files of the history of lag
 
 
 class ClusterHost(ServerHost):
-    """Keeps the verbs of a cluster, and its history of lag, between `start` and `stop`."""
+    """Keeps the verbs of a cluster, and samples its lag and traffic, between `start` and `stop`."""
 
     def __init__(
         self,
         config: EngineConfig,
         messaging: ClusterMessaging,
-        administration: Administration,
+        administration: ClusterAdministration,
         *,
         clock: Clock,
     ) -> None:
@@ -37,7 +39,7 @@ class ClusterHost(ServerHost):
         self._messaging = messaging
         self._administration = administration
         self._lags: LagStatistics | None = None
-        self._sampler: ClusterLagSampler | None = None
+        self._samplers: list[ClusterLagSampler | ClusterTrafficSampler] = []
         self._pool: LoopPool | None = None
         self._is_started = False
         self._connecting: asyncio.Task[None] | None = None
@@ -46,6 +48,10 @@ class ClusterHost(ServerHost):
     def lags(self) -> LagStatistics:
         assert self._lags is not None, "the server is not started"
         return self._lags
+
+    @property
+    def statistics(self) -> ClusterTraffic:
+        return self._administration.traffic
 
     async def flushed_end(self) -> None:
         """None: the brokers have the log."""
@@ -63,7 +69,10 @@ class ClusterHost(ServerHost):
         self._pool = LoopPool(self.loop, threads=POOL_THREADS)
         self._lags = LagStatistics(self.config, pool=self._pool)
         await asyncio.to_thread(self._lags.load)
-        self._sampler = ClusterLagSampler(self._administration, self._lags, self.clock)
+        self._samplers = [
+            ClusterTrafficSampler(self._administration, self.clock),
+            ClusterLagSampler(self._administration, self._lags, self.clock),
+        ]
         await self._messaging.load()
         self._connecting = asyncio.create_task(self._connect())
         await asyncio.wait({self._connecting}, timeout=START_S)
@@ -76,8 +85,8 @@ class ClusterHost(ServerHost):
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         self.drain()
         await end_tasks(self._connecting)
-        if self._sampler is not None:
-            await self._sampler.stop()
+        for each in self._samplers:
+            await each.stop()
         await self._messaging.close()
         if self._pool is not None:
             with suppress(TimeoutError):  # a disk that does not answer keeps nobody
@@ -99,5 +108,5 @@ class ClusterHost(ServerHost):
                 break
         if said:
             log.warning("the cluster is reached")
-        assert self._sampler is not None
-        self._sampler.start()
+        for each in self._samplers:
+            each.start()

@@ -4,20 +4,13 @@ A broker that is away leaves a gap in the history: the offsets of a group are kn
 or not at all.
 """
 
-import asyncio
-import logging
-import time
-
 from app.administration import Administration
-from app.tasks import end_tasks
+from app.cluster.rounds import Rounds
 from engine.broker import LagStatistics
 from engine.clock import Clock
 from engine.errors import Busy, EngineError
 
-log = logging.getLogger("kitemq.cluster")
-
 GROUPS_MAX = 10_000  # by name; later ones have no history
-SHARE_MAX = 0.1  # of the time that rounds may take, however many groups there are
 UNKNOWN = -1  # which reset was the last
 
 
@@ -28,32 +21,16 @@ class ClusterLagSampler:
         self._administration = administration
         self._lags = lags
         self._clock = clock
-        self._running: asyncio.Task[None] | None = None
+        self._rounds = Rounds("lag", self._take, lags.interval_s)
+        self.stop = self._rounds.stop
 
     def start(self) -> None:
         """Begin; without an interval there is nothing to do."""
         if self._lags.interval_s:
-            self._running = asyncio.create_task(self._run())
+            self._rounds.start()
 
-    async def stop(self) -> None:
-        """Give up the round under way."""
-        await end_tasks(self._running)
-
-    async def _run(self) -> None:
-        due_s = time.monotonic()
-        while True:
-            began_s = time.monotonic()
-            rows, rest_s = 0, 0.0
-            try:
-                rows = await self.sample()
-                rest_s = (time.monotonic() - began_s) * (1 / SHARE_MAX - 1)
-            except EngineError as error:
-                log.debug("no sample of lag was taken: %s", error.detail)
-            except Exception:  # the next round may go well
-                log.exception("no sample of lag was taken")
-            # A round that came too late moves those behind it.
-            due_s = max(due_s + self._lags.wait_s(rows), time.monotonic() + rest_s)
-            await asyncio.sleep(due_s - time.monotonic())
+    async def _take(self) -> float:
+        return self._lags.wait_s(await self.sample())
 
     async def sample(self) -> int:
         """Keep a round if it has any rows, and return their count. Busy while a broker is away."""

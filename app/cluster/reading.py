@@ -136,6 +136,21 @@ class ClusterReads:
 
         With `is_id` the key is the message id.
         """
+        messages: list[ClusterMessage] = []
+        brokers = [broker] if broker else (await self._link.routes.route(topic)).brokers
+        for name in brokers:
+            messages += await self.named(
+                name, topic, key, begin_ms=begin_ms, end_ms=end_ms, is_id=is_id
+            )
+        return sorted(with_key(messages, topic, key), key=lambda each: each.stored_ms)
+
+    async def named(
+        self, broker: str, topic: str, key: str, *, begin_ms: int, end_ms: int, is_id: bool = False
+    ) -> list[ClusterMessage]:
+        """Up to 64 that a broker's index names for a key's hash, the newest of those until a time.
+
+        The index knows times to a second: later ones of that second may be among them.
+        """
         fields = {
             "topic": topic,
             "key": key,
@@ -144,18 +159,11 @@ class ClusterReads:
             "endTimestamp": end_ms,
             "_UNIQUE_KEY_QUERY": is_id,
         }
-        messages: list[ClusterMessage] = []
-        brokers = [broker] if broker else (await self._link.routes.route(topic)).brokers
-        for name in brokers:
-            answer = await self._link.ask(
-                name,
-                RequestCode.QUERY_MESSAGE,
-                fields,
-                allowed=(ResponseCode.QUERY_NOT_FOUND,),
-            )
-            if answer.code == ResponseCode.SUCCESS:
-                messages += messages_of(answer.body, name)
-        return sorted(with_key(messages, topic, key), key=lambda each: each.stored_ms)
+        answer = await self._link.ask(
+            broker, RequestCode.QUERY_MESSAGE, fields, allowed=(ResponseCode.QUERY_NOT_FOUND,)
+        )
+        is_there = answer.code == ResponseCode.SUCCESS
+        return messages_of(answer.body, broker) if is_there else []
 
     async def _offset(self, queue: ClusterQueue, code: RequestCode, more: Fields) -> int:
         fields = {"topic": queue.topic, "queueId": queue.queue, **more}

@@ -1,14 +1,14 @@
 """Messages of a cluster by id and by key, which its brokers find in an index of each topic.
 
-A broker names 64 messages of a key at most. An id that says no place, and a key without a topic,
-are looked for in every topic of the users, TOPICS_MAX at most.
+An id that says no place, and a key without a topic, are looked for in every topic of the users,
+TOPICS_MAX at most, and a key of these among the newest 64 of each broker.
 """
 
-from app.capabilities import not_supported, require
+from app.capabilities import not_supported
 from app.cluster.administration import ClusterAdministration
 from app.cluster.engine_errors import engine_errors
+from app.cluster.key_pages import KeyPages, KeyTerms
 from app.cluster.messaging import ClusterMessaging
-from app.cluster.reading import KEY_MAX
 from app.cluster.scan import ClusterScan
 from app.cluster.verbs.part import ClusterPart, all_of
 from app.server_host import ServerHost
@@ -32,6 +32,7 @@ class ClusterSearch(ClusterPart, SearchService):
         SearchService.__init__(self, host, administration)
         self._messaging = messaging
         self._records = administration.records
+        self._keys = KeyPages(messaging.catalog)
 
     @property
     def _engine(self) -> LogSearch:
@@ -76,12 +77,13 @@ class ClusterSearch(ClusterPart, SearchService):
         end_ms: int = 0,
         cursor: str = "",
     ) -> KeyPage:
-        """The newest messages of a topic with a key, without a way to older ones."""
-        if cursor:
-            require(self._messaging.capabilities, "key_pages", field="cursor")
-        await self._catalog.route(topic)
-        messages = await self._of_topic(topic, key, begin_ms, end_ms or FOREVER_MS)
-        return KeyPage(messages[:count_max], "", len(messages), len(messages) >= KEY_MAX)
+        """A page of a topic's messages with a key, newest first, counted as far as it goes.
+
+        Refused where more than a broker's index names came in one second.
+        """
+        terms = KeyTerms(topic, key, begin_ms, end_ms or FOREVER_MS)
+        async with self._turn():
+            return await self._keys.page(terms, count_max, cursor)
 
     async def by_text(
         self,

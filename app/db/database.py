@@ -22,6 +22,7 @@ from app.db.migrate import current_revision, ensure_schema
 from app.db.replay_store import ReplayStore
 from app.db.report_results import ResultStore
 from app.db.report_store import ReportStore
+from app.db.reset_store import ResetStore
 from app.db.rows import DatabaseError
 from app.db.sqlite import connect_sqlite, leave_stopgap
 from app.db.star_and_note_store import StarAndNoteStore
@@ -53,6 +54,7 @@ class Database:
         self.users = UserStore(self._transaction)
         self.replays = ReplayStore(self._transaction)
         self.cluster_jobs = ClusterJobStore(self._transaction)
+        self.resets = ResetStore(self._transaction)
         self.leases = LeaseStore(self._transaction)
         self.reports = ReportStore(self._transaction)
         self.results = ResultStore(self._transaction)

@@ -314,6 +314,15 @@ class LetterMarksRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupResetsRow:
+    """The resets of a cluster's group, as MessagePack."""
+
+    group_name: Annotated[str, 255]
+    version: int
+    resets: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobFilter:
     """A filter of jobs; empty and None fields match all. `to_ms` is exclusive."""
 

@@ -37,6 +37,7 @@ from app.db.alert_rows import (
 from app.db.rows import (
     AuditEntry,
     ClusterJobRow,
+    GroupResetsRow,
     JobRow,
     LeaseRow,
     LetterMarksRow,
@@ -48,7 +49,7 @@ from app.db.rows import (
     ViewRow,
 )
 
-HEAD = "20261128_cluster_jobs"
+HEAD = "20261128_cluster_resets"
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -175,6 +176,7 @@ replay_jobs = table_of("replay_jobs", JobRow, Index("ix_replay_jobs_created_ms",
 # Replay jobs over a cluster's messages, and what they did to dead letters: SQL is their only place.
 cluster_jobs = table_of("cluster_jobs", ClusterJobRow, Index("ix_cluster_jobs_source", "source"))
 letter_marks = table_of("letter_marks", LetterMarksRow, key=("topic",))
+cluster_resets = table_of("cluster_resets", GroupResetsRow, key=("group_name",))
 leases = table_of("leases", LeaseRow, key=("name",))
 # Starred topics; `owner` is "" while there are no users.
 topic_stars = Table(

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from engine.broker import Metric, Statistics
+from engine.broker import BrokerMetrics, GroupMetrics, Metric, TopicMetrics, TrafficStatistics
+from engine.errors import Busy
 
 T = TypeVar("T")
 
@@ -23,14 +24,14 @@ class Traffic:
 
 
 class Meter:
-    """Asks the engine; keeps nothing of its own. What an engine does not count is None or []."""
+    """Asks the engine; keeps nothing of its own.
 
-    def __init__(
-        self, statistics: Callable[[], Statistics | None], now_ms: Callable[[], int]
-    ) -> None:
+    What an engine does not count, or does not know just now, is None or [].
+    """
+
+    def __init__(self, statistics: Callable[[], TrafficStatistics | None]) -> None:
         """`statistics` gives None where the engine counts no traffic."""
         self._statistics = statistics
-        self._now_ms = now_ms
 
     def accepted_rate(self) -> float | None:
         """Messages accepted per second over the last ten seconds."""
@@ -44,6 +45,18 @@ class Meter:
         """Time from a message's birth to its acknowledgement; None if unknown."""
         spread = self._read(lambda statistics: statistics.end_to_end())
         return round(spread.p99 / 1000) if spread and spread.count else None
+
+    def broker(self) -> BrokerMetrics | None:
+        """Totals and rates of everything together."""
+        return self._read(lambda statistics: statistics.broker())
+
+    def topic(self, name: str) -> TopicMetrics | None:
+        """A topic's totals and rates."""
+        return self._read(lambda statistics: statistics.topic(name))
+
+    def group(self, name: str) -> GroupMetrics | None:
+        """A group's totals and rates."""
+        return self._read(lambda statistics: statistics.group(name))
 
     def topic_rate(self, name: str) -> float | None:
         """Messages accepted per second over the last minute."""
@@ -66,25 +79,33 @@ class Meter:
         return self._read(lambda statistics: statistics.topic_history(name, STEPS)) or []
 
     def traffic(self) -> Traffic | None:
-        """Both totals over the window, without what came before the process began."""
+        """Both totals over the window, without what came before counting began."""
+        return self._read(_traffic)
+
+    def since_ms(self) -> int | None:
+        """When counting began."""
         statistics = self._statistics()
-        if statistics is None:
+        return None if statistics is None else statistics.since_ms
+
+    def _read(self, figure: Callable[[TrafficStatistics], T]) -> T | None:
+        statistics = self._statistics()
+        try:
+            return None if statistics is None else figure(statistics)
+        except Busy:
             return None
-        now_ms = self._now_ms()
-        end_ms = now_ms // STEP_MS * STEP_MS
-        steps = max(1, min(STEPS, (end_ms - statistics.since_ms) // STEP_MS + 1))
-        return Traffic(
-            start_ms=end_ms - steps * STEP_MS,
-            step_ms=STEP_MS,
-            accepted=_line(statistics, Metric.MESSAGES_IN, steps),
-            delivered=_line(statistics, Metric.MESSAGES_OUT, steps),
-        )
-
-    def _read(self, figure: Callable[[Statistics], T]) -> T | None:
-        statistics = self._statistics()
-        return None if statistics is None else figure(statistics)
 
 
-def _line(statistics: Statistics, metric: Metric, steps: int) -> list[float]:
+def _traffic(statistics: TrafficStatistics) -> Traffic:
+    end_ms = statistics.charted_ms() // STEP_MS * STEP_MS
+    steps = max(1, min(STEPS, (end_ms - statistics.since_ms) // STEP_MS + 1))
+    return Traffic(
+        start_ms=end_ms - steps * STEP_MS,
+        step_ms=STEP_MS,
+        accepted=_line(statistics, Metric.MESSAGES_IN, steps),
+        delivered=_line(statistics, Metric.MESSAGES_OUT, steps),
+    )
+
+
+def _line(statistics: TrafficStatistics, metric: Metric, steps: int) -> list[float]:
     counts = statistics.broker_history(metric, steps) or [0] * steps
     return [count * 1000 / STEP_MS for count in counts]

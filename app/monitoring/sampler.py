@@ -78,6 +78,11 @@ class GroupFigures(msgspec.Struct, frozen=True, gc=False):
     dead_new: int = 0  # of the dead, those of the last 24 hours
 
     @property
+    def pace(self) -> float | None:
+        """Acknowledged per second, or consumed where nobody counts acknowledgements."""
+        return self.consumed if self.rate is None else self.rate
+
+    @property
     def unread(self) -> int | None:
         """The lag; None while the group has no offset in any queue."""
         return self.lag if self.lag_by_topic else None
@@ -293,7 +298,9 @@ class Sampler:
         lag = lag or await self._administration.lag(group)
         members, rate = self._administration.members, self.meter.group_rate(group)
         consumed = rate or self.meter.group_out_rate(group)
-        if consumed and not rate and not any(each.is_pulling for each in await members.of(group)):
+        # Where acknowledgements are counted, what is delivered is not yet consumed.
+        is_delivered = consumed and rate == 0
+        if is_delivered and not any(each.is_pulling for each in await members.of(group)):
             consumed = 0.0
         return group_figures(lag, rate, consumed, await members.count(group))
 

@@ -51,11 +51,19 @@ class MetricSeries:
         self.used_ms = now_ms
 
     def add(self, metric: Metric, at_ms: int, amount: int) -> None:
+        self._of(metric, at_ms).add(at_ms, amount)
+        self.used_ms = at_ms
+
+    def spread(self, metric: Metric, from_ms: int, to_ms: int, amount: int) -> None:
+        """Count what came between two times."""
+        self._of(metric, to_ms).spread(from_ms, to_ms, amount)
+        self.used_ms = to_ms
+
+    def _of(self, metric: Metric, at_ms: int) -> WindowedCounter:
         series = self._series.get(metric)
         if series is None:
             series = self._series[metric] = WindowedCounter(self._levels, at_ms, self._since_ms)
-        series.add(at_ms, amount)
-        self.used_ms = at_ms
+        return series
 
     def rates(self, metric: Metric, now_ms: int) -> WindowRates:
         series = self._series.get(metric)

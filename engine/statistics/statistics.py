@@ -4,7 +4,9 @@ A public part of the broker. Counters live in memory and begin anew with the pro
 of lag is kept on disk.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+
+import msgspec
 
 from engine.clock import Clock
 from engine.config import EngineConfig
@@ -14,23 +16,8 @@ from engine.statistics.end_to_end import BornMsOf, EndToEnd
 from engine.statistics.lag_sampler import LagSampler, LagSources
 from engine.statistics.lag_statistics import LagStatistics
 from engine.statistics.latency_histogram import Spread, Timing
-from engine.statistics.metric_series import Metric, MetricSeries
-from engine.statistics.traffic_metrics import TrafficMetrics
-from engine.statistics.values import (
-    BrokerMetrics,
-    GroupMetrics,
-    PutLatency,
-    QueueMetrics,
-    ReaderMetrics,
-    TopicMetrics,
-    TrafficRates,
-)
-from engine.statistics.windows import (
-    MINUTE_MS,
-    NOTHING,
-    TEN_SECONDS_MS,
-    WindowRates,
-)
+from engine.statistics.traffic_statistics import TrafficStatistics
+from engine.statistics.values import BrokerMetrics, GroupMetrics, PutLatency
 from engine.store.damage import DamageLog
 from engine.store.files import Files
 from engine.store.pool import Pool
@@ -43,7 +30,7 @@ FLUSHING_MAX = 10_000
 Flushed = Callable[[Exception | None], None]
 
 
-class Statistics(LagStatistics, Service):
+class Statistics(TrafficStatistics, LagStatistics, Service):
     """Built with the broker; `subscribe` its `hear`, `load` it at the start, `close` it at the end.
 
     Verbs return at once, but for those of lag, whose answers come by callback.
@@ -67,8 +54,7 @@ class Statistics(LagStatistics, Service):
         LagStatistics.__init__(self, config, pool=pool, files=files, damage_log=damage_log)
         self._clock = clock
         now_ms = clock.now_ms()
-        self.since_ms = now_ms
-        self._books = TrafficMetrics(now_ms)
+        TrafficStatistics.__init__(self, now_ms)
         self._end_to_end = EndToEnd(born_ms_of)
         self._counting = EventCounter(self._books, now_ms, self._end_to_end.note)
         self.hear, self.kinds = self._counting.hear, self._counting.kinds
@@ -155,16 +141,10 @@ class Statistics(LagStatistics, Service):
     # -- verbs -------------------------------------------------------------------------------------
 
     def broker(self) -> BrokerMetrics:
-        """All topics and groups together."""
-        now_ms = self._settled_ms()
-        account, counting = self._books.broker, self._counting
-        return BrokerMetrics(
-            since_ms=self.since_ms,
-            traffic=_traffic(account, now_ms),
-            acked=account.rates(Metric.ACKED, now_ms),
-            retried=account.rates(Metric.RETRIED, now_ms),
-            dead=account.rates(Metric.DEAD, now_ms),
-            refused=account.rates(Metric.REFUSED, now_ms),
+        """All topics and groups together, with times and sizes of sends."""
+        counting, now_ms = self._counting, self._clock.now_ms()
+        return msgspec.structs.replace(
+            super().broker(),
             refused_by_code=dict(counting.refused_by_code),
             released=counting.released,
             corrupt=counting.corrupt,
@@ -173,43 +153,14 @@ class Statistics(LagStatistics, Service):
             message_size_ever=self._sizes.ever(),
         )
 
-    def topic(self, name: str) -> TopicMetrics:
-        """A topic's figures; zeros for one that saw no traffic since the start."""
-        now_ms = self._settled_ms()
-        account = self._books.topics.find(name)
-        queues = sorted(
-            (key[1], queue) for key, queue in self._books.queues.items() if key[0] == name
-        )
-        return TopicMetrics(
-            name,
-            _traffic(account, now_ms),
-            _rates(account, Metric.REFUSED, now_ms),
-            [QueueMetrics(number, _traffic(queue, now_ms)) for number, queue in queues],
-            self._readers(now_ms, lambda topic, _: topic == name),
-        )
-
-    def queue(self, topic: str, queue: int) -> QueueMetrics:
-        """One queue's figures."""
-        now_ms = self._settled_ms()
-        return QueueMetrics(queue, _traffic(self._books.queues.find((topic, queue)), now_ms))
-
     def group(self, name: str) -> GroupMetrics:
-        """A group's figures; zeros for one that consumed nothing since the start."""
-        now_ms = self._settled_ms()
-        account = self._books.groups.find(name)
-        out, size, acked, retried, dead = (_rates(account, each, now_ms) for each in READING)
+        """The same with the reasons of its dead letters."""
         reasons = self._counting.dead_by_reason
-        return GroupMetrics(
-            group=name,
-            messages_out=out,
-            bytes_out=size,
-            acked=acked,
-            retried=retried,
-            dead=dead,
+        return msgspec.structs.replace(
+            super().group(name),
             dead_by_reason={
                 reason: count for (group, reason), count in reasons.items() if group == name
             },
-            readers=self._readers(now_ms, lambda _, group: group == name),
         )
 
     def put_latency(self) -> PutLatency:
@@ -226,68 +177,13 @@ class Statistics(LagStatistics, Service):
         """
         return self._end_to_end.recent(self._clock.now_ms())
 
-    # -- for lists and charts, cheaper than whole figures ------------------------------------------
-
-    def topic_rate(self, name: str) -> float:
-        """Messages accepted per second over the last minute; stays for ten seconds."""
-        return _minute(self._books.topics.find(name), Metric.MESSAGES_IN, self._settled_ms())
-
-    def topic_bytes_rate(self, name: str) -> float:
-        """Bytes of records accepted per second over the last minute; stays for ten seconds."""
-        return _minute(self._books.topics.find(name), Metric.BYTES_IN, self._settled_ms())
-
-    def group_rate(self, name: str) -> float:
-        """Messages acknowledged per second over the last minute; stays for ten seconds."""
-        return _minute(self._books.groups.find(name), Metric.ACKED, self._settled_ms())
-
-    def group_out_rate(self, name: str) -> float:
-        """Messages delivered and pulled per second over the last minute; stays for ten seconds."""
-        return _minute(self._books.groups.find(name), Metric.MESSAGES_OUT, self._settled_ms())
-
-    def topic_history(self, name: str, buckets: int) -> list[int]:
-        """Messages accepted in each of the last whole ten seconds, oldest first; at most 90."""
-        now_ms = self._settled_ms()
-        account = self._books.topics.find(name)
-        if account is None:
-            return []
-        return account.history(Metric.MESSAGES_IN, now_ms, TEN_SECONDS_MS, buckets)
-
-    def broker_rate(self, metric: Metric) -> float:
-        """The whole broker's messages, or bytes, per second over the last whole ten seconds."""
-        return self._books.broker.steady_rate(metric, self._settled_ms(), TEN_SECONDS_MS)
-
-    def broker_history(self, metric: Metric, buckets: int) -> list[int]:
-        """The same for the whole broker; [] where nothing was counted yet."""
-        return self._books.broker.history(metric, self._settled_ms(), TEN_SECONDS_MS, buckets)
-
-    def topics(self) -> Iterator[tuple[str, MetricSeries]]:
-        """Every topic's account, and "other" for what was counted together."""
-        self._settled_ms()
-        yield from self._books.topics.items()
-        if self._books.topics.other is not None:
-            yield "other", self._books.topics.other
-
-    def groups(self) -> Iterator[tuple[str, MetricSeries]]:
-        """Every group's account, the same way."""
-        self._settled_ms()
-        yield from self._books.groups.items()
-        if self._books.groups.other is not None:
-            yield "other", self._books.groups.other
-
-    def readers(self) -> Iterator[tuple[tuple[str, str], MetricSeries]]:
-        """The accounts of what each group took from each topic, by topic and group."""
-        self._settled_ms()
-        yield from self._books.readers.items()
-        if self._books.readers.other is not None:
-            yield ("other", "other"), self._books.readers.other
-
     def dead_letters(self) -> dict[tuple[str, str], int]:
         """Messages given up since the start, by group and reason."""
         return self._counting.dead_by_reason
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _settled_ms(self) -> int:
+    def _settled_ms(self, topic: str = "", group: str = "") -> int:
         now_ms = self._clock.now_ms()
         self._counting.settle_all(now_ms)
         return now_ms
@@ -297,31 +193,3 @@ class Statistics(LagStatistics, Service):
         for took_s, size_bytes, count in part:
             self._stored.add(now_ms, round(took_s * 1e6))
             self._sizes.add(now_ms, size_bytes, count)
-
-    def _readers(self, now_ms: int, keeps: Callable[[str, str], bool]) -> list[ReaderMetrics]:
-        return sorted(
-            (
-                ReaderMetrics(*key, *(account.rates(metric, now_ms) for metric in READING))
-                for key, account in self._books.readers.items()
-                if keeps(*key)
-            ),
-            key=lambda reader: (reader.topic, reader.group),
-        )
-
-
-READING = (Metric.MESSAGES_OUT, Metric.BYTES_OUT, Metric.ACKED, Metric.RETRIED, Metric.DEAD)
-PASSING = (Metric.MESSAGES_IN, Metric.BYTES_IN, Metric.MESSAGES_OUT, Metric.BYTES_OUT)
-
-
-def _traffic(account: MetricSeries | None, now_ms: int) -> TrafficRates:
-    return TrafficRates(*(_rates(account, metric, now_ms) for metric in PASSING))
-
-
-def _rates(account: MetricSeries | None, metric: Metric, now_ms: int) -> WindowRates:
-    return NOTHING if account is None else account.rates(metric, now_ms)
-
-
-def _minute(account: MetricSeries | None, metric: Metric, now_ms: int) -> float:
-    if account is None:
-        return 0.0
-    return account.steady_rate(metric, now_ms, MINUTE_MS)

@@ -44,6 +44,21 @@ class TrafficMetrics:
         left -= _take(sums.refused, left, at_ms, self._refused)
         return count_max - left
 
+    def spread_in(self, from_ms: int, to_ms: int, topic: str, queue: int, count: int) -> None:
+        """Enter messages that came into a queue between two times."""
+        accounts = [self.topics.open(topic, to_ms), self.queues.open((topic, queue), to_ms)]
+        if not is_system_topic(topic):
+            accounts.append(self.broker)
+        for account in accounts:
+            account.spread(Metric.MESSAGES_IN, from_ms, to_ms, count)
+
+    def spread_out(
+        self, from_ms: int, to_ms: int, group: str, topic: str, queue: int, count: int
+    ) -> None:
+        """Enter messages that a group took out of a queue between two times."""
+        for account in self._taking(to_ms, group, topic, queue):
+            account.spread(Metric.MESSAGES_OUT, from_ms, to_ms, count)
+
     def sweep(self, now_ms: int) -> None:
         """Drop the series that counted nothing for a day."""
         for registry in (self.topics, self.groups, self.queues, self.readers):
@@ -81,16 +96,18 @@ class TrafficMetrics:
             account.add(Metric.BYTES_IN, at_ms, sums[1])
 
     def _went(self, at_ms: int, place: tuple[str, str, int], sums: list[int]) -> None:
-        group, topic, queue = place
-        for account in (
+        for account in self._taking(at_ms, *place):
+            account.add(Metric.MESSAGES_OUT, at_ms, sums[0])
+            account.add(Metric.BYTES_OUT, at_ms, sums[1])
+
+    def _taking(self, at_ms: int, group: str, topic: str, queue: int) -> tuple[MetricSeries, ...]:
+        return (
             self.broker,
             self.topics.open(topic, at_ms),
             self.queues.open((topic, queue), at_ms),
             self.groups.open(group, at_ms),
             self.readers.open((topic, group), at_ms),
-        ):
-            account.add(Metric.MESSAGES_OUT, at_ms, sums[0])
-            account.add(Metric.BYTES_OUT, at_ms, sums[1])
+        )
 
     def _acked(self, at_ms: int, place: tuple[str, str], count: int) -> None:
         for account in self._reading(at_ms, place):

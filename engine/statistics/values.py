@@ -10,12 +10,15 @@ from engine.statistics.windows import WindowRates
 
 
 class TrafficRates(msgspec.Struct, frozen=True):
-    """Messages and bytes of their records that came in and were delivered."""
+    """Messages and bytes of their records that came in and were delivered.
+
+    Here and below None is what is not counted.
+    """
 
     messages_in: WindowRates
-    bytes_in: WindowRates
+    bytes_in: WindowRates | None
     messages_out: WindowRates
-    bytes_out: WindowRates
+    bytes_out: WindowRates | None
 
 
 class QueueMetrics(msgspec.Struct, frozen=True):
@@ -31,10 +34,10 @@ class ReaderMetrics(msgspec.Struct, frozen=True):
     topic: str
     group: str
     messages_out: WindowRates
-    bytes_out: WindowRates
-    acked: WindowRates
-    retried: WindowRates
-    dead: WindowRates
+    bytes_out: WindowRates | None
+    acked: WindowRates | None
+    retried: WindowRates | None
+    dead: WindowRates | None
 
 
 class TopicMetrics(msgspec.Struct, frozen=True):
@@ -42,7 +45,7 @@ class TopicMetrics(msgspec.Struct, frozen=True):
 
     topic: str
     traffic: TrafficRates
-    refused: WindowRates
+    refused: WindowRates | None
     queues: list[QueueMetrics]
     readers: list[ReaderMetrics]
 
@@ -52,11 +55,11 @@ class GroupMetrics(msgspec.Struct, frozen=True):
 
     group: str
     messages_out: WindowRates
-    bytes_out: WindowRates
-    acked: WindowRates
-    retried: WindowRates
-    dead: WindowRates
-    dead_by_reason: dict[str, int]
+    bytes_out: WindowRates | None
+    acked: WindowRates | None
+    retried: WindowRates | None
+    dead: WindowRates | None
+    dead_by_reason: dict[str, int] | None
     readers: list[ReaderMetrics]
 
 
@@ -70,16 +73,16 @@ class BrokerMetrics(msgspec.Struct, frozen=True):
 
     since_ms: int
     traffic: TrafficRates
-    acked: WindowRates
-    retried: WindowRates
-    dead: WindowRates
-    refused: WindowRates
-    refused_by_code: dict[str, int]
-    released: int
-    corrupt: int
-    put_latency: "PutLatency"
-    message_size: Spread
-    message_size_ever: Spread
+    acked: WindowRates | None
+    retried: WindowRates | None
+    dead: WindowRates | None
+    refused: WindowRates | None
+    refused_by_code: dict[str, int] | None = None
+    released: int | None = None
+    corrupt: int | None = None
+    put_latency: "PutLatency | None" = None
+    message_size: Spread | None = None
+    message_size_ever: Spread | None = None
 
 
 class PutLatency(msgspec.Struct, frozen=True):

@@ -42,10 +42,13 @@ COARSE: Levels = (
 
 
 class WindowRates(msgspec.Struct, frozen=True):
-    """Total, and rates per second over the last second, minute, ten minutes and day."""
+    """Total, and rates per second over the last second, minute, ten minutes and day.
+
+    `second` is None where counts come at longer intervals.
+    """
 
     total: int = 0
-    second: float = 0.0
+    second: float | None = 0.0
     minute: float = 0.0
     ten_minutes: float = 0.0
     day: float = 0.0
@@ -74,6 +77,26 @@ class WindowedCounter:
         base, newest_ms, values = 0, self._at_ms, self._values
         for bucket_ms, slots in self._levels:
             values[base + newest_ms // bucket_ms % slots] += amount
+            base += slots
+
+    def spread(self, from_ms: int, to_ms: int, amount: int) -> None:
+        """Count `amount` that came between two times, as if it had come evenly.
+
+        Buckets that are gone already get nothing.
+        """
+        if to_ms > self._at_ms:
+            self._advance(to_ms)
+        self.total += amount
+        span_ms = max(1, to_ms - from_ms)
+        base, values = 0, self._values
+        for bucket_ms, slots in self._levels:
+            newest = self._at_ms // bucket_ms
+            for number in range(max(from_ms // bucket_ms, newest - slots + 1), newest + 1):
+                begin_ms = min(max(number * bucket_ms, from_ms), to_ms)
+                end_ms = min(max((number + 1) * bucket_ms, from_ms), to_ms)
+                # Parts of one whole are rounded together, so that none of it is lost.
+                until, before = ((at - from_ms) * amount // span_ms for at in (end_ms, begin_ms))
+                values[base + number % slots] += until - before
             base += slots
 
     def restart(self, now_ms: int) -> None:

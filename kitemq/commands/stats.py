@@ -49,11 +49,12 @@ def show_broker(options: CommandOptions, output: Output) -> int:
     output.rows(_rates(broker.traffic, broker), RATE_COLUMNS)
     latency = broker.put_latency
     spreads = {
-        "stored us": latency.stored.recent,
-        "flushed us": latency.flushed.recent,
+        "stored us": latency and latency.stored.recent,
+        "flushed us": latency and latency.flushed.recent,
         "body bytes": broker.message_size,
     }
-    output.rows((_row(what, spread) for what, spread in spreads.items()), TIME_COLUMNS)
+    rows = (_row(what, spread) for what, spread in spreads.items() if spread)
+    output.rows(rows, TIME_COLUMNS)
     return Exit.OK
 
 
@@ -124,7 +125,8 @@ def _rates(*sources: msgspec.Struct) -> list[Json]:
 
 def _reader(reader: ReaderStatistics) -> Json:
     """The totals since the server started."""
-    totals = {name: getattr(reader, name).total for name in ("acked", "retried", "dead")}
+    settled = {"acked": reader.acked, "retried": reader.retried, "dead": reader.dead}
+    totals = {name: rates and rates.total for name, rates in settled.items()}
     handed_out = reader.messages_out.total
     return {"topic": reader.topic, "group": reader.group, "handed_out": handed_out, **totals}
 

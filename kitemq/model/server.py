@@ -136,6 +136,10 @@ class Capabilities(msgspec.Struct, frozen=True):
     ] = True
     journeys: Annotated[bool, Meta(description="Tell what happened to a message.")] = True
     traffic_figures: Annotated[bool, Meta(description="Count messages and rates.")] = True
+    delivery_figures: Annotated[
+        bool,
+        Meta(description="Count bytes, refusals, and what becomes of deliveries, and take times."),
+    ] = True
     lag_history: Annotated[bool, Meta(description="Keep the lag of groups over time.")] = True
     log_figures: Annotated[bool, Meta(description="Tell of its log, its disk and services.")] = True
     reports: Annotated[bool, Meta(description="Compute reports, of lag at least.")] = True
@@ -165,7 +169,6 @@ class Capabilities(msgspec.Struct, frozen=True):
         True
     )
     inflight_figures: Annotated[bool, Meta(description="Count what is with consumers.")] = True
-    key_pages: Annotated[bool, Meta(description="Page through the messages of a key.")] = True
     scheduled_list: Annotated[bool, Meta(description="List messages that wait for their time.")] = (
         True
     )

@@ -12,22 +12,23 @@ class Rates(msgspec.Struct, frozen=True):
     """Total since the server started, and averages per second.
 
     Each is over the last so much time, and at most a tenth of it more (a minute: ten seconds).
+    Before a cluster counts are samples ten seconds apart, and `second` is null.
     """
 
     total: int
-    second: float
+    second: float | None
     minute: float
     ten_minutes: float
     day: float
 
 
 class MessageTraffic(msgspec.Struct, frozen=True):
-    """Messages, and bytes of their records, in and out."""
+    """Messages, and bytes of their records, in and out; null is what the engine does not tell."""
 
     messages_in: Rates
-    bytes_in: Rates
+    bytes_in: Rates | None
     messages_out: Rates
-    bytes_out: Rates
+    bytes_out: Rates | None
 
 
 class Percentiles(msgspec.Struct, frozen=True):
@@ -75,18 +76,21 @@ class LagHistoryState(msgspec.Struct, frozen=True):
 
 
 class BrokerStatistics(msgspec.Struct, frozen=True):
-    """The whole broker. What comes in counts for topics of users, the engine's own moves do not."""
+    """The whole broker. What comes in counts for topics of users, the engine's own moves do not.
+
+    Here and below null is what the engine does not tell (`delivery_figures`).
+    """
 
     since_ms: Milliseconds
     traffic: MessageTraffic
-    acked: Rates
-    retried: Rates
-    dead: Rates
-    refused: Rates
-    refused_by_code: dict[str, int]
-    put_latency: SendLatency
+    acked: Rates | None
+    retried: Rates | None
+    dead: Rates | None
+    refused: Rates | None
+    refused_by_code: dict[str, int] | None
+    put_latency: SendLatency | None
     message_size: Annotated[
-        Percentiles,
+        Percentiles | None,
         Meta(description="Bytes of body, by one message of each send, the last minutes."),
     ]
     lag_history: LagHistoryState
@@ -105,10 +109,10 @@ class ReaderStatistics(msgspec.Struct, frozen=True):
     topic: str
     group: str
     messages_out: Rates
-    bytes_out: Rates
-    acked: Rates
-    retried: Rates
-    dead: Rates
+    bytes_out: Rates | None
+    acked: Rates | None
+    retried: Rates | None
+    dead: Rates | None
 
 
 class TopicStatistics(msgspec.Struct, frozen=True):
@@ -116,7 +120,7 @@ class TopicStatistics(msgspec.Struct, frozen=True):
 
     topic: str
     traffic: MessageTraffic
-    refused: Rates
+    refused: Rates | None
     queues: list[QueueStatistics]
     readers: list[ReaderStatistics]
 
@@ -126,11 +130,11 @@ class GroupStatistics(msgspec.Struct, frozen=True):
 
     group: str
     messages_out: Rates
-    bytes_out: Rates
-    acked: Rates
-    retried: Rates
-    dead: Rates
-    dead_by_reason: dict[str, int]
+    bytes_out: Rates | None
+    acked: Rates | None
+    retried: Rates | None
+    dead: Rates | None
+    dead_by_reason: dict[str, int] | None
     readers: list[ReaderStatistics]
 
 

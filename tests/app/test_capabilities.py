@@ -152,6 +152,7 @@ async def test_a_page_that_the_engine_has_nothing_for_says_why(
     [
         ("lag_history", "/groups/g"),
         ("lag_history", "/groups"),
+        ("traffic_figures", "/"),
         ("traffic_figures", "/topics/t"),
         ("traffic_figures", "/groups/g/retries"),
         ("exact_timers", "/topics/t/produce"),

@@ -15,7 +15,7 @@ STANDBY = "how far a standby is behind; only an embedded engine follows another"
 
 # What may be used of the broker beside the verbs, and why. The lists only shrink.
 USES: dict[str, dict[str, str]] = {
-    "api": {"log_end": STANDBY, "statistics": FIGURES},
+    "api": {"log_end": STANDBY},
     "grpc": {},
     "monitoring": {},
     "remoting": dict.fromkeys(

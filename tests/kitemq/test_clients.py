@@ -60,7 +60,7 @@ async def test_both_clients_have_the_same_operations_documented_and_typed() -> N
                 assert inspect.signature(operation).return_annotation is not inspect.Signature.empty
 
 
-@pytest.mark.capabilities("traffic_figures")
+@pytest.mark.capabilities("delivery_figures")
 async def test_the_asynchronous_client_administers_sends_finds_and_settles(
     server: LiveServer,
 ) -> None:

@@ -7,6 +7,7 @@ import html
 import json
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -216,7 +217,7 @@ def test_a_callback_answers_what_the_brokers_ask_before_and_after_a_restart(
 
 
 def test_what_the_cluster_cannot_do_is_refused_by_its_name(server: Gateway, topic: str) -> None:
-    for path in (f"/topics/{topic}/statistics", "/traces/status", "/statistics", "/retention"):
+    for path in ("/traces/status", "/retention"):
         status, answer = server.ask("GET", f"/api/v1{path}")
         assert (status, answer["code"]) == (409, "not_supported"), path
     assert server.api("GET", "/system")["data_mark"] == ""
@@ -227,6 +228,81 @@ def page(server: Gateway, path: str) -> str:
     request = urllib.request.Request(server.url + path, headers={"Accept": "text/html"})
     with urllib.request.urlopen(request, timeout=60) as answer:
         return html.unescape(answer.read().decode())
+
+
+def metrics(server: Gateway) -> str:
+    with urllib.request.urlopen(server.url + "/metrics", timeout=60) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def test_messages_in_and_out_of_both_brokers_are_counted(
+    server: Gateway, topic: str, group: str
+) -> None:
+    def send(count: int) -> None:
+        messages = [{"body": "m", "queue": n % 4} for n in range(count)]
+        server.api("POST", f"/topics/{topic}/messages", {"messages": messages})
+
+    def receive(count: int) -> None:
+        asking = {"topic": topic, "max": 32, "wait_ms": 5000}
+        while count > 0:
+            count -= len(server.api("POST", f"/groups/{group}/receive", asking)["deliveries"])
+
+    def statistics() -> Any:
+        status, answer = server.ask("GET", f"/api/v1/topics/{topic}/statistics")
+        assert status in (200, 503), answer
+        return answer if status == 200 else None
+
+    until(lambda: server.ask("GET", "/api/v1/statistics")[0] == 200, limit_s=LIMIT_S)
+    send(8)
+    receive(8)
+    send(20)
+    until(lambda: (it := statistics()) and it["traffic"]["messages_in"]["total"] == 28)
+    seen = statistics()
+    assert [each["traffic"]["messages_in"]["total"] for each in seen["queues"]] == [7] * 4
+    assert (seen["traffic"]["bytes_in"], seen["traffic"]["messages_in"]["second"]) == (None, None)
+    receive(20)  # counted from the offset on that the sample has seen
+    path = f"/groups/{group}/statistics"
+    until(lambda: server.api("GET", path)["messages_out"]["total"] == 20, limit_s=LIMIT_S)
+    assert server.api("GET", path)["acked"] is None
+    assert f'kitemq_messages_in_total{{topic="{topic}"}} 28' in metrics(server)
+    for path in ("/", f"/topics/{topic}", f"/groups/{group}"):
+        assert "counts no traffic" not in page(server, path)
+
+
+def test_the_messages_of_a_key_come_in_pages_from_both_brokers(server: Gateway, topic: str) -> None:
+    def send(key: str, first: int, count: int) -> None:
+        numbers = range(first, first + count)
+        messages = [{"body": f"m{n}", "keys": [key], "queue": n % 4} for n in numbers]
+        server.api("POST", f"/topics/{topic}/messages", {"messages": messages})
+
+    def pages(key: str) -> Iterator[tuple[int, Any]]:
+        cursor = ""
+        while cursor is not None:
+            path = f"/api/v1/topics/{topic}/messages/by-key?key={key}&limit=20&cursor={cursor}"
+            status, answer = server.ask("GET", path)
+            yield status, answer
+            cursor = answer.get("next_cursor")
+
+    def bodies(key: str) -> list[str]:
+        return [each["body"] for _, page in pages(key) for each in page["items"]]
+
+    for first in range(0, 200, 40):  # some in one second, all of them over several
+        send("spread", first, 40)
+        time.sleep(0.7)
+    until(lambda: len(bodies("spread")) == 200, limit_s=LIMIT_S)
+    got = bodies("spread")
+    assert [int(each[1:]) // 40 for each in got] == [n for n in (4, 3, 2, 1, 0) for _ in range(40)]
+    assert len(set(got)) == 200
+
+    send("burst", 0, 400)
+    until(lambda: len(next(pages("burst"))[1]["items"]) == 20, limit_s=LIMIT_S)
+    answers = list(pages("burst"))
+    named = [each["body"] for status, page in answers if status == 200 for each in page["items"]]
+    assert len(named) == len(set(named)) >= 64
+    status, problem = answers[-1]  # never an end that is none
+    assert (status, problem["code"]) == (409, "refused")
+    assert "more than 64 messages" in problem["detail"]
 
 
 def test_lists_and_the_page_of_brokers_say_who_is_away(
@@ -270,9 +346,8 @@ def test_lists_and_the_page_of_brokers_say_who_is_away(
             assert "<h1" in page(server, path)
         assert "Some figures are unknown: broker b is away." in page(server, f"/topics?q={topic}")
         assert topic in [each["name"] for each in server.api("GET", f"/topics?q={topic}")["items"]]
-        request = urllib.request.Request(server.url + "/metrics")
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            assert topic not in answer.read().decode()
+        # What a sample of the traffic had is told until the next, ten seconds later.
+        until(lambda: topic not in metrics(server), limit_s=LIMIT_S)
     finally:
         cluster.restart("b")
     until(lambda: of("b")["reachable"] and not status(), limit_s=LIMIT_S)

@@ -83,6 +83,13 @@ def test_a_group_is_reset_to_a_time_and_gets_the_second_half_again(
 
     [last, *_] = server.api("GET", f"/audit?object_kind=group&object_name={group}")["items"]
     assert (last["action"], last["result"]) == ("group.reset", "done")
+    look = server.api("POST", f"{path}/2/undo/preview")
+    assert {(each["current"], each["target"]) for each in look["queues"]} == {("5", "10")}
+    undone = server.api("POST", f"{path}/2/undo", {})
+    assert (undone["id"], undone["undoes"]) == ("3", "2")
+    until_done(server, group)
+    history = [(each["id"], each["undone_by"]) for each in server.api("GET", path)["items"]]
+    assert history == [("3", None), ("2", "3"), ("1", None)]
 
 
 def test_a_puller_is_told_of_a_reset_before_its_commits_count_again(

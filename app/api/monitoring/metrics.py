@@ -23,7 +23,7 @@ from app.services.remoting_figures import RemotingFigures
 from app.services.reports.reports import Reports
 from app.services.rpc_figures import RpcFigures
 from app.version import VERSION
-from engine.broker import GroupLag, LagBasis, Metric, Spread, Statistics, total
+from engine.broker import GroupLag, LagBasis, Metric, Spread, TrafficStatistics, total
 from engine.errors import Busy, NotFound
 
 operations = Operations("system")
@@ -72,9 +72,10 @@ async def metrics(call: Call[None, None]) -> Raw:
     has = call.messaging.capabilities
     labels = (call.settings.cluster_name, call.settings.broker_name)
     if has.traffic_figures:
-        statistics = call.host.broker.statistics
-        _add_totals(page, statistics)
-        await _add_traffic(page, statistics, labels, call.host.clock.now_ms())
+        with suppress(Busy):  # a part of a cluster is away
+            _add_totals(page, call.host.statistics)
+            await _add_traffic(page, call.host.statistics, labels)
+    if has.trace_reports:
         await _add_traces(page, call.services.journeys)
     if has.lag_history:
         keeping = call.host.lags.lag_keeping()
@@ -94,21 +95,21 @@ async def metrics(call: Call[None, None]) -> Raw:
     return Raw(await asyncio.to_thread(page.text), MEDIA_TYPE)
 
 
-def _add_totals(page: MetricsPage, statistics: Statistics) -> None:
+def _add_totals(page: MetricsPage, statistics: TrafficStatistics) -> None:
     totals = statistics.broker()
-    for code, count in totals.refused_by_code.items():
+    for code, count in (totals.refused_by_code or {}).items():
         page.add("kitemq_sends_refused_total", count, (code,))
     for labels, count in statistics.dead_letters().items():
         page.add("kitemq_dead_letters_total", count, labels)
     page.add("kitemq_delayed_released_total", totals.released)
     page.add("kitemq_corrupt_records_total", totals.corrupt)
-    latency = totals.put_latency
-    for durability, spread in (
-        ("stored", latency.stored.recent),
-        ("flushed", latency.flushed.recent),
-    ):
-        for quantile, value in _quantiles(spread):
-            page.add("kitemq_put_latency_seconds", value / 1e6, (durability, quantile))
+    if latency := totals.put_latency:
+        for durability, spread in (
+            ("stored", latency.stored.recent),
+            ("flushed", latency.flushed.recent),
+        ):
+            for quantile, value in _quantiles(spread):
+                page.add("kitemq_put_latency_seconds", value / 1e6, (durability, quantile))
     for quantile, value in _quantiles(statistics.end_to_end()):
         page.add("kitemq_end_to_end_seconds", value / 1e6, (quantile,))
     for quantile, value in _quantiles(totals.message_size):
@@ -122,9 +123,9 @@ async def _add_traces(page: MetricsPage, journeys: Journeys) -> None:
     page.add("kitemq_traces_bytes_total", traces.bytes)
 
 
-def _quantiles(spread: Spread) -> list[tuple[str, int]]:
+def _quantiles(spread: Spread | None) -> list[tuple[str, int]]:
     """None where nothing was measured: a 0 would be a lie."""
-    if not spread.count:
+    if spread is None or not spread.count:
         return []
     return [("0.5", spread.p50), ("0.95", spread.p95), ("0.99", spread.p99), ("1", spread.max)]
 
@@ -228,27 +229,25 @@ async def _add_groups(page: MetricsPage, call: Call[None, None], labels: Labels)
         _add_lag(page, labels, config.name, lag, call.host.clock.now_ms())
 
 
-async def _add_traffic(
-    page: MetricsPage, statistics: Statistics, labels: Labels, now_ms: int
-) -> None:
+async def _add_traffic(page: MetricsPage, statistics: TrafficStatistics, labels: Labels) -> None:
+    now_ms, sum_of, minute = statistics.charted_ms(), statistics.total, statistics.minute
     traffic = statistics.broker().traffic
     page.add("rocketmq_broker_tps", traffic.messages_in.minute, labels)
     page.add("rocketmq_broker_qps", traffic.messages_out.minute, labels)
     async for name, account in paced(list(statistics.topics())):
         of_topic = (*labels, name)
-        page.add("kitemq_messages_in_total", account.total(Metric.MESSAGES_IN), (name,))
-        page.add("kitemq_bytes_in_total", account.total(Metric.BYTES_IN), (name,))
-        messages_s = account.minute(Metric.MESSAGES_IN, now_ms)
-        page.add("rocketmq_producer_tps", messages_s, of_topic)
-        bytes_s = account.minute(Metric.BYTES_IN, now_ms)
+        page.add("kitemq_messages_in_total", sum_of(account, Metric.MESSAGES_IN), (name,))
+        page.add("kitemq_bytes_in_total", sum_of(account, Metric.BYTES_IN), (name,))
+        page.add("rocketmq_producer_tps", minute(account, Metric.MESSAGES_IN, now_ms), of_topic)
+        bytes_s = minute(account, Metric.BYTES_IN, now_ms)
         page.add("rocketmq_producer_message_size", bytes_s, of_topic)
     async for name, account in paced(list(statistics.groups())):
-        page.add("kitemq_retried_total", account.total(Metric.RETRIED), (name,))
+        page.add("kitemq_retried_total", sum_of(account, Metric.RETRIED), (name,))
     async for place, account in paced(list(statistics.readers())):
-        page.add("kitemq_messages_out_total", account.total(Metric.MESSAGES_OUT), place)
-        page.add("kitemq_bytes_out_total", account.total(Metric.BYTES_OUT), place)
-        page.add("kitemq_acked_total", account.total(Metric.ACKED), place)
-        messages_s = account.minute(Metric.MESSAGES_OUT, now_ms)
+        page.add("kitemq_messages_out_total", sum_of(account, Metric.MESSAGES_OUT), place)
+        page.add("kitemq_bytes_out_total", sum_of(account, Metric.BYTES_OUT), place)
+        page.add("kitemq_acked_total", sum_of(account, Metric.ACKED), place)
+        messages_s = minute(account, Metric.MESSAGES_OUT, now_ms)
         page.add("rocketmq_consumer_tps", messages_s, (*labels, *place))
 
 

@@ -38,10 +38,11 @@ class LagHistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     """Get the totals and rates of the whole broker, and the latency of sends.
 
-    Everything is counted since the server started; only the history of lag is older.
+    Everything is counted since the server started; only the history of lag is older. What the
+    engine does not tell is null, 503 says that nothing is known just now: a cluster is sampled.
     """
-    statistics = call.host.broker.statistics
-    lag_history = statistics.lag_keeping()
+    statistics = call.host.statistics
+    lag_history = call.host.lags.lag_keeping()
     return convert(statistics.broker(), BrokerStatistics, lag_history=lag_history)
 
 
@@ -49,14 +50,14 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
 async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     """Get a topic's rates in and out, by queue and by group."""
     name = (await call.messaging.topic(call.path("topic"))).name
-    return convert(call.host.broker.statistics.topic(name), TopicStatistics)
+    return convert(call.host.statistics.topic(name), TopicStatistics)
 
 
 @operations.get("/groups/{group}/statistics", capability="traffic_figures", needs=Action.READ)
 async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     """Get a group's deliveries, acknowledgements, failures and dead letters, by topic."""
     name = (await call.messaging.group(call.path("group"))).name
-    return convert(call.host.broker.statistics.group(name), GroupStatistics)
+    return convert(call.host.statistics.group(name), GroupStatistics)
 
 
 @operations.get(

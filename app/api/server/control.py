@@ -135,9 +135,9 @@ async def _figures(call: Call[None, None]) -> list[Part]:
         "readiness": await readiness(services),
         "health": await call.administration.health(),
         "retention": await services.purges.status() if has.log_figures else None,
-        "statistics": call.host.broker.statistics.broker() if has.traffic_figures else None,
+        "statistics": call.services.sampler.meter.broker(),
         "lag_keeping": call.host.lags.lag_keeping() if has.lag_history else None,
-        "traces": await services.journeys.status() if has.traffic_figures else None,
+        "traces": await services.journeys.status() if has.trace_reports else None,
         "read_only": replace(services.read_only.state, by=""),  # nobody is named
     }
     settings = describe_settings(call.settings, services.origins)

@@ -16,8 +16,10 @@ from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
 from app.cluster.errors import ClusterError
 from app.cluster.groups import ClusterGroup, GroupOffsets
+from app.cluster.routes import ClusterQueue
 from app.cluster.verbs.part import ClusterPart, all_of
 from app.cluster.verbs.topic_lists import ClusterTopicLists
+from app.pause import Pause
 from engine.broker import (
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
@@ -73,6 +75,24 @@ class ClusterGroupLists(ClusterPart):
             dead=await self._dead(group),
             oldest_age_ms=max(0, self._catalog.now_ms() - min(oldest)) if oldest else None,
         )
+
+    async def current_offsets(self) -> dict[str, dict[tuple[str, int], int]]:
+        """How far all groups are, by group and queue, as brokers have it now; Busy as above."""
+        self._census.offset_tables.forget()
+        names = [each.name for each in await self._census.groups()]
+        with engine_errors():
+            tables = await self._census.offset_tables.whole()
+        pause = Pause()
+        offsets: dict[str, dict[tuple[str, int], int]] = {}
+        for name in names:
+            offsets[name] = {
+                (topic, self._numbers.number(ClusterQueue(topic, broker, queue))): offset
+                for broker, table in tables.items()
+                for topic, queues in table.get(name, {}).items()
+                for queue, offset in queues.items()
+            }
+            await pause.when_due()
+        return offsets
 
     async def create_group(self, config: GroupConfig) -> GroupConfig:
         """Add a group on all brokers. Raises Invalid, Refused, Conflict when the name is taken."""

@@ -7,14 +7,20 @@ brokers of the topics are there and work this way (`useServerSideResetOffset`). 
 between the look and the move is named. Source: Apache's AdminBrokerProcessor.resetOffsetInner.
 """
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
+from msgspec.structs import replace
+
 from app.administration import ResetIncomplete, ResetOrder, ResetVerbs
-from app.capabilities import LACKS, not_supported
+from app.capabilities import not_supported
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
+from app.cluster.reset_log import ResetLog
 from app.cluster.routes import ClusterQueue
+from app.cluster.traffic import ClusterTraffic
 from app.cluster.verbs.group_lists import ClusterGroupLists
 from app.cluster.verbs.part import ClusterPart, all_of
 from app.cluster.verbs.topic_lists import ClusterTopicLists
@@ -36,31 +42,47 @@ from engine.broker import (
     reset_places,
     reset_token,
 )
-from engine.errors import EngineError, Refused
+from engine.errors import Busy, Conflict, EngineError, Refused, TopicNotFound
+
+log = logging.getLogger("kitemq.cluster")
 
 SERVER_SIDE = "useServerSideResetOffset"
 QUEUES_NAMED = 16  # in the text of an error
 
 
 class ClusterResets(ClusterPart, ResetVerbs):
-    """`ResetVerbs` of a cluster, which remembers no reset."""
+    """`ResetVerbs` of a cluster; what was reset is noted in `ResetLog`."""
 
     def __init__(
-        self, catalog: ClusterCatalog, topics: ClusterTopicLists, groups: ClusterGroupLists
+        self,
+        catalog: ClusterCatalog,
+        topics: ClusterTopicLists,
+        groups: ClusterGroupLists,
+        traffic: ClusterTraffic,
+        past: ResetLog,
     ) -> None:
         ClusterPart.__init__(self, catalog)
-        self._topics, self._groups = topics, groups
+        self._topics, self._groups, self._traffic, self._past = topics, groups, traffic, past
 
     @property
     def _engine(self) -> NoReturn:
-        lack = LACKS["reset_history"]
-        raise not_supported(lack.detail, field="id", remedy=lack.remedy)
+        raise not_supported("has no such verb", field="id", remedy="use the cluster's tools")
+
+    async def get(self, group: str, number: int) -> Reset:
+        """A reset of the past; GroupNotFound, NotFound, Busy."""
+        await self._catalog.group(group)
+        return await self._past.get(group, number)
+
+    async def history(self, group: str) -> Sequence[Reset]:
+        """A group's resets, newest first; GroupNotFound, Busy."""
+        await self._catalog.group(group)
+        return await self._past.history(group)
 
     async def preview(self, group: str, order: ResetOrder | int) -> ResetPreview:
         """As declared; Busy while a broker is away, as its queues cannot be looked at."""
-        if isinstance(order, int):
-            return self._engine
         await self._catalog.group(group)
+        if isinstance(order, int):
+            return await self._preview_undo(group, await self._past.undoable(group, order))
         goals = {(topic, queue): offset for topic, queue, offset in order.goals}
         own = await self._own_retries(group, {*order.topics, *(topic for topic, _ in goals)})
         if goals:
@@ -94,6 +116,12 @@ class ClusterResets(ClusterPart, ResetVerbs):
     ) -> Reset:
         """As declared; Refused where a broker does not reset by itself."""
         preview = await self.preview(group, order)
+        undoes = order if isinstance(order, int) else 0
+        if undoes and not precondition:  # the group must be where that reset put it
+            undone = (await self._past.get(group, undoes)).queues
+            precondition = reset_token(
+                group, [(each.topic, each.queue, each.after) for each in undone]
+            )
         moves = reset_moves(preview, precondition, force=force)
         places = [self._numbers.place(each.topic, each.queue) for each in moves]
         await all_of(self._check_broker(each) for each in {place.broker for place in places})
@@ -102,11 +130,40 @@ class ClusterResets(ClusterPart, ResetVerbs):
             for place, each in zip(places, moves, strict=True)
         )
         self._groups.forget_offsets()
+        moved = [each for each, failure in zip(moves, failures, strict=True) if not failure]
+        self._traffic.reset(group, moved)
+        reset = await self._note(group, preview.to, moved, undoes)
         if any(failures):
             raise _incomplete(moves, failures)
-        return Reset(0, self._catalog.now_ms(), preview.to, moves)
+        return reset
+
+    async def _note(self, group: str, to: str, moved: Sequence[OffsetMove], undoes: int) -> Reset:
+        """What was made, with number 0 where it could not be noted: made it is all the same."""
+        at_ms = self._catalog.now_ms()
+        try:
+            if moved:
+                return await self._past.add(group, at_ms, to, moved, undoes)
+        except Busy as error:
+            log.error("a reset of group %r is not in its history: %s", group, error.detail)
+        return Reset(0, at_ms, to, list(moved), undoes)
 
     # -- looking --------------------------------------------------------------------------------
+
+    async def _preview_undo(self, group: str, reset: Reset) -> ResetPreview:
+        """Back to where a reset found the group; a queue that it had not read before stays."""
+        goals: list[tuple[str, int, int | None]] = []
+        for topic in dict.fromkeys(each.topic for each in reset.queues):
+            with suppress(TopicNotFound):
+                await self._topics.current_stats(topic)
+                goals += [
+                    (each.topic, each.queue, each.before)
+                    for each in reset.queues
+                    if each.topic == topic
+                ]
+        if not goals:
+            raise Conflict(f"the topics of reset {reset.number} are gone", field="id")
+        order = ResetOrder((), ResetTarget(ResetTo.OFFSET), goals=goals)
+        return replace(await self.preview(group, order), to=f"undo {reset.number}")
 
     async def _own_retries(self, group: str, topics: Collection[str]) -> Collection[str]:
         is_needed = any(each.startswith(RETRY_PREFIX) for each in topics)

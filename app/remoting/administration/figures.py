@@ -127,8 +127,10 @@ def _identity(backend: "RemotingBackend") -> dict[str, str]:
 
 def _traffic(backend: "RemotingBackend") -> dict[str, str]:
     """Messages and latencies since the start; nothing is known of the days before."""
-    metrics = backend.broker.statistics.broker()
-    traffic, latency = metrics.traffic, metrics.put_latency.stored
+    statistics = backend.broker.statistics
+    metrics = statistics.broker()
+    traffic, latency = metrics.traffic, statistics.put_latency().stored
+    size_bytes, refused = _total(traffic.bytes_in), _total(metrics.refused)
     rates_in, rates_out = _rates(traffic.messages_in), _rates(traffic.messages_out)
     labels = " ".join(f"[{label}]:{count}" for label, count in latency.distribution.items())
     count = traffic.messages_in.total
@@ -140,9 +142,9 @@ def _traffic(backend: "RemotingBackend") -> dict[str, str]:
         "getTransferredTps": rates_out,
         "getTransferedTps": rates_out,
         "putMessageTimesTotal": str(count),
-        "putMessageSizeTotal": str(traffic.bytes_in.total),
-        "putMessageAverageSize": str(traffic.bytes_in.total / count if count else 0.0),
-        "putMessageFailedTimes": str(metrics.refused.total),
+        "putMessageSizeTotal": str(size_bytes),
+        "putMessageAverageSize": str(size_bytes / count if count else 0.0),
+        "putMessageFailedTimes": str(refused),
         "putMessageDistributeTime": labels,
         "putMessageEntireTimeMax": _milliseconds(latency.ever.max),
         "putLatency99": _milliseconds(latency.recent.p99),
@@ -155,6 +157,10 @@ def _traffic(backend: "RemotingBackend") -> dict[str, str]:
         "msgPutTotalYesterdayMorning": "0",
         "msgGetTotalYesterdayMorning": "0",
     }
+
+
+def _total(rates: WindowRates | None) -> int:
+    return rates.total if rates else 0
 
 
 def _queues(backend: "RemotingBackend") -> dict[str, str]:

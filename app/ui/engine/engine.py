@@ -130,7 +130,7 @@ async def show(request: PageRequest) -> Response:
     statistics, heartbeat = console.host.broker.statistics, services.heartbeat
 
     retention, figures = await services.purges.status(), statistics.broker()
-    latency = figures.put_latency
+    latency = statistics.put_latency()
     distribution = latency.stored.distribution
     room = BARS_WIDTH // len(distribution)
     bars = sparkline.bars(list(distribution.values()), room, BARS_HEIGHT, BARS_GAP)

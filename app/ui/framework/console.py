@@ -24,7 +24,6 @@ from app.services.group_members import MixedGroups
 from app.ui.framework.assets import Assets
 from app.ui.framework.language import N_
 from app.ui.framework.turns import Turns
-from engine.broker import Statistics
 
 if TYPE_CHECKING:
     from app.ui.framework.templating import Templates
@@ -92,12 +91,6 @@ class Console:
     def load(self) -> None:
         """Read the assets and make the templates ready, on the thread that loads the pages."""
         _ = self.templates
-
-    @property
-    def statistics(self) -> Statistics | None:
-        """The engine's figures; None for one without `traffic_figures`."""
-        has_figures = self.messaging.capabilities.traffic_figures
-        return self.host.broker.statistics if has_figures else None
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:

@@ -159,7 +159,7 @@ def _key(snapshot: Snapshot, sort: str) -> Callable[[GroupConfig], Any]:
         return lambda group: _rank(snapshot, group.name)
     if sort == "lag":
         return lambda group: _lag(snapshot.groups.get(group.name))
-    field = {"oldest": "oldest_ms", "retry": "retry_waiting"}.get(sort, sort)
+    field = {"oldest": "oldest_ms", "retry": "retry_waiting", "rate": "pace"}.get(sort, sort)
     return lambda group: getattr(snapshot.groups.get(group.name), field, None)
 
 
@@ -184,7 +184,8 @@ async def _row(
         figures, counts = await console.sampler.read(group.name, lag), lag.counts
     except FIGURES_UNKNOWN as error:
         members = await console.administration.members.count(group.name)
-        figures, unknown = replace(NO_FIGURES, members=members, rate=None), error.detail
+        figures = replace(NO_FIGURES, members=members, rate=None, consumed=None)
+        unknown = error.detail
     standing = None if unknown else snapshot.standing(group, figures)
     return convert(
         figures,

@@ -217,7 +217,7 @@ async def apply(request: PageRequest) -> Response:
     except EngineError as error:
         draft.form.blame(error, NAMES)
         return await _refuse_or_show(request, config, draft)
-    page = f"/resets/{reset.number}" if reset.number else ""  # a cluster remembers none
+    page = f"/resets/{reset.number}" if reset.number else ""  # 0: it could not be noted
     return forms.go(request, f"{path_of(config.name)}{page}?done=changed")
 
 

@@ -36,7 +36,7 @@ class GroupRetries(GroupTab):
 
 async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/retries"""
-    console, statistics = request.console, request.console.statistics
+    console = request.console
     config = await group_of(request)
     lag = await console.administration.lag(config.name)
     head = await head_of(console, config, "retries", lag)
@@ -57,7 +57,7 @@ async def show(request: PageRequest) -> Response:
         if head.has_retry_topic
         else None,
         dead_messages=(await stats_of(head.dead_topic)).messages if head.has_dead_topic else None,
-        figures=None if statistics is None else statistics.group(config.name),
-        since_ms=console.started_ms if statistics is None else statistics.since_ms,
+        figures=console.meter.group(config.name),
+        since_ms=console.meter.since_ms() or console.started_ms,
     )
     return await respond(request, "group_retries.html", context, is_live=True)

@@ -142,12 +142,12 @@ async def _seen(request: PageRequest) -> dict[str, bool]:
         lag = await administration.lag(GROUP)
     except NotFound:
         return {name: name == "send" and is_sent for name in TEXTS}
-    statistics = request.console.statistics
-    figures = None if statistics is None else statistics.group(GROUP)
+    figures = request.console.meter.group(GROUP)
+    acked, retried = (figures.acked, figures.retried) if figures else (None, None)
     return {
         "send": is_sent,
-        "consume": figures.acked.total > 0 if figures else bool(lag.queues),
-        "fail": lag.dead > 0 or bool(figures and figures.retried.total),
+        "consume": acked.total > 0 if acked else bool(lag.queues),
+        "fail": lag.dead > 0 or bool(retried and retried.total),
         "die": lag.dead > 0,
         "resend": lag.resent > 0,
     }

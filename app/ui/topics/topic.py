@@ -121,8 +121,7 @@ async def show(request: PageRequest) -> Response:
     stats = await console.administration.topic_stats(config.name)
     fullest = max((queue.max_offset - queue.min_offset for queue in stats.queues), default=0)
     counts = console.meter.topic_history(config.name)
-    statistics = console.statistics
-    figures = None if statistics is None else statistics.topic(config.name)
+    figures = console.meter.topic(config.name)
     queues, size = await _queues(console, config.name, stats, fullest)
     context = TopicOverview(
         head=await head_of(request, config, "overview"),
@@ -135,7 +134,7 @@ async def show(request: PageRequest) -> Response:
         queues_total=len(stats.queues),
         size=size,
         figures=figures,
-        since_ms=console.started_ms if statistics is None else statistics.since_ms,
+        since_ms=console.meter.since_ms() or console.started_ms,
         moving=repr(figures) if request.headers.get("hx-target", "").endswith(TRAFFIC) else "",
     )
     return await respond(request, "topic.html", context, is_live=True)
@@ -199,7 +198,7 @@ async def _reader(console: Console, topic: str, group: str) -> Reader:
         lag=sum(queue.count for queue in queues),
         inflight=total(queue.inflight for queue in queues),
         oldest_ms=min((q.oldest_ms for q in queues if q.oldest_ms is not None), default=None),
-        rate=figures.rate,
+        rate=figures.pace,
         is_ordered=config.ordered,
         status=view_of(group, snapshot.standing(config, figures)),
     )

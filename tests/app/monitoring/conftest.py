@@ -51,5 +51,5 @@ def administration(host: EngineHost) -> EngineAdministration:
 
 
 @pytest.fixture
-def meter(broker: Broker, clock: ManualClock) -> Meter:
-    return Meter(lambda: broker.statistics, clock.now_ms)
+def meter(broker: Broker) -> Meter:
+    return Meter(lambda: broker.statistics)

@@ -81,3 +81,25 @@ def test_a_time_before_the_newest_counts_into_that() -> None:
     series.add(START_MS, 2)
     assert series.total == 3
     assert series.history(START_MS + 40_000, TEN_SECONDS_MS, 1) == [3]
+
+
+@pytest.mark.parametrize("levels", [FINE, COARSE])
+def test_what_came_between_two_times_is_spread_over_them(levels: Levels) -> None:
+    series = WindowedCounter(levels, START_MS, START_MS)
+    series.spread(START_MS + 5_000, START_MS + 35_000, 31)
+    parts = series.history(START_MS + 40_000, TEN_SECONDS_MS, 4)
+    assert parts == [5, 10, 10, 6]  # rounded together: none of it is lost
+    assert series.rates(START_MS + 60_000).total == 31
+    assert series.rate(START_MS + 60_000, MINUTE_MS, TEN_SECONDS_MS) == pytest.approx(31 / 60)
+
+
+def test_what_is_spread_back_goes_into_the_past_that_is_kept() -> None:
+    series = WindowedCounter(FINE, START_MS, START_MS)
+    series.spread(START_MS, START_MS + 30_000, 30)
+    series.spread(START_MS + 10_000, START_MS + 20_000, 7)
+    assert series.history(START_MS + 30_000, TEN_SECONDS_MS, 3) == [10, 17, 10]
+    series.spread(START_MS, START_MS + 2 * HOUR_MS, 7_200)
+    later = START_MS + 2 * HOUR_MS
+    assert series.history(later, TEN_SECONDS_MS, 90) == [10] * 90
+    assert series.rates(later).total == 7_237
+    assert series.rates(later).day == pytest.approx(7_237 / 7_200)

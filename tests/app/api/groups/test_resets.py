@@ -124,6 +124,7 @@ async def test_an_undo_where_the_group_went_on_answers_409_until_it_was_looked_a
     consumed: App,
 ) -> None:
     await consumed.post(PATH, {**EARLIEST, "force": True}, 201)
+    consumed.clock.advance(1)  # a receipt of the same message tells when it was delivered
     (got,) = await consumed.receive("billing", "orders")
     await consumed.post("/groups/billing/ack", {"receipts": [got["receipt"]]})
     problem = await consumed.post(f"{PATH}/1/undo", {}, 409)
