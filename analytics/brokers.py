@@ -5,9 +5,10 @@ while its master is away. What may pass by itself is tried again for `PATIENCE_S
 is raised at once. Queues bear the numbers that KiteMQ gives them before a cluster.
 """
 
+import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -19,6 +20,7 @@ import msgspec
 from analytics.errors import Refused, ServerFailed
 from analytics.records import LogRecords
 from analytics.server import PATIENCE_S, TIMEOUT_S, WAIT_MAX_S, WAIT_MIN_S, QueueBounds
+from engine.topic.names import is_system_topic
 from protocol.remoting.codes import PullFlag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, FrameError, FrameReader, encode
 from protocol.remoting.loose_json import standard_json
@@ -41,6 +43,7 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024  # Apache's own limit
 CONNECT_S = 5.0
 RECEIVE_BYTES = 256 * 1024
 LANGUAGE = "PYTHON"
+TABLE_PAGE = 10_000  # topics or groups of one answer
 AGAIN = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
 # There is nothing (yet), or the offset lies outside of what the queue keeps.
 EMPTY = frozenset(
@@ -69,11 +72,61 @@ class ClusterAccess:
             command.fields[SIGNATURE] = sign(command, self.secret_key)
 
 
+def access_of(given: Mapping[str, str]) -> ClusterAccess | None:
+    """The cluster that options name, by keys of the environment too; None for none, Refused."""
+    servers = tuple(each.strip() for each in (given.get("rocketmq") or "").split(";"))
+    if not any(servers):
+        return None
+    for each in servers:
+        host, _, port = each.rpartition(":")
+        if not (host and port.isdecimal()):
+            raise Refused(
+                f"{each!r} is no name server", "give HOST:PORT;HOST:PORT", field="rocketmq"
+            )
+    keys = [
+        given.get(option) or os.environ.get(variable) or ""
+        for option, variable in (
+            ("accessKey", "ROCKETMQ_ACCESS_KEY"),
+            ("secretKey", "ROCKETMQ_SECRET_KEY"),
+        )
+    ]
+    if bool(keys[0]) != bool(keys[1]):
+        raise Refused("accessKey and secretKey need each other", "give both", field="secretKey")
+    return ClusterAccess(servers, *keys)
+
+
 class BrokerQueue(NamedTuple):
     """A queue by its broker and the number that it has there."""
 
     broker: str
     queue: int
+
+
+class _BrokerTopic(msgspec.Struct, rename="camel"):
+    read_queue_nums: int = 0
+    perm: int = READ
+
+
+class _BrokerGroup(msgspec.Struct, rename="camel"):
+    consume_enable: bool = True
+    notify_consumer_ids_changed_enable: bool = True
+
+
+class _TopicPage(msgspec.Struct, rename="camel"):
+    topic_config_table: dict[str, _BrokerTopic] = {}
+    data_version: dict[str, int] = {}
+
+
+class _GroupPage(msgspec.Struct, rename="camel"):
+    subscription_group_table: dict[str, _BrokerGroup] = {}
+    data_version: dict[str, int] = {}
+
+
+Page = TypeVar("Page", _TopicPage, _GroupPage)
+
+
+class _OwnTopics(msgspec.Struct, rename="camel"):
+    topic_list: list[str] = []
 
 
 class _Away(Exception):
@@ -160,6 +213,47 @@ class BrokerClient:
             for number, place in sorted(self.places.items())
         }
 
+    def brokers(self) -> dict[str, bool]:
+        """The brokers in the order of queue numbers; whether a member of each is registered."""
+        order = self._patient(self._order)
+        present = self._patient(self._brokers)
+        return {name: bool(name in present and present[name].broker_addrs) for name in order}
+
+    def topics(self, broker: str) -> dict[str, int]:
+        """How many queues can be read of each topic on a broker, its own topics left out."""
+        code = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
+        answer = self._patient(partial(self._first, broker, code, {}))
+        is_told = answer.code == ResponseCode.SUCCESS
+        own = _decoded(answer.body, _OwnTopics).topic_list if is_told else []
+        topics: dict[str, _BrokerTopic] = {}
+        for page in self._pages(broker, RequestCode.GET_ALL_TOPIC_CONFIG, "Topic", _TopicPage):
+            topics |= page.topic_config_table
+        return {
+            name: each.read_queue_nums * bool(each.perm & READ)
+            for name, each in topics.items()
+            if name not in own or is_system_topic(name)
+        }
+
+    def groups(self, broker: str) -> set[str]:
+        """The consumer groups of a broker, without those that stand for retry topics of POP."""
+        groups: dict[str, _BrokerGroup] = {}
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        for page in self._pages(broker, code, "Group", _GroupPage):
+            groups |= page.subscription_group_table
+        return {
+            name
+            for name, each in groups.items()
+            if each.consume_enable or each.notify_consumer_ids_changed_enable
+        }
+
+    def end(self, topic: str, place: BrokerQueue) -> int:
+        """One past the last offset of a queue; Refused where there is no such topic."""
+        return self._offset(topic, place, RequestCode.GET_MAX_OFFSET)
+
+    def least(self, topic: str, place: BrokerQueue) -> int:
+        """The first offset that a queue still has; Refused alike."""
+        return self._offset(topic, place, RequestCode.GET_MIN_OFFSET)
+
     def first_since(self, topic: str, place: BrokerQueue, at_ms: int) -> int:
         """About the first offset that was stored at or after a time; the end without one."""
         more = {"timestamp": str(at_ms), "boundaryType": "LOWER"}
@@ -210,11 +304,34 @@ class BrokerClient:
         answer = _checked(self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {}))
         return _decoded(standard_json(answer.body), ClusterInfo).broker_addr_table
 
+    def _pages(
+        self, broker: str, code: RequestCode, what: str, shape: type[Page]
+    ) -> Iterator[Page]:
+        """A table of a broker, TABLE_PAGE in an answer; brokers before 5.4 give all at once."""
+        count, version = 0, ""
+        while True:
+            fields = {
+                f"{what.lower()}Seq": str(count),
+                f"max{what}Num": str(TABLE_PAGE),
+                "dataVersion": version,
+            }
+            answer = _checked(self._patient(partial(self._first, broker, code, fields)))
+            page = _decoded(answer.body, shape)
+            yield page
+            size = len(msgspec.structs.astuple(page)[0])
+            count += size
+            if not size or count >= int(answer.fields.get(f"total{what}Num", 0)):
+                return
+            version = msgspec.json.encode(page.data_version).decode()
+
+    def _first(self, broker: str, code: RequestCode, fields: dict[str, str]) -> Command:
+        return next(self._answers(broker, code, fields))
+
     def _offset(
         self, topic: str, place: BrokerQueue, code: RequestCode, more: dict[str, str] | None = None
     ) -> int:
         fields = {"topic": topic, "queueId": str(place.queue), **(more or {})}
-        answer = self._patient(lambda: next(self._answers(place.broker, code, fields)))
+        answer = self._patient(partial(self._first, place.broker, code, fields))
         return int(_checked(answer).fields["offset"])
 
     def _pull(self, topic: str, place: BrokerQueue, offset: int, tag: str | None) -> Command:

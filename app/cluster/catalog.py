@@ -33,7 +33,8 @@ T = TypeVar("T")
 
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
-    "reset_history", "purges", "traffic_figures", "log_figures", "trace_reports",
+    "reset_history", "purges", "traffic_figures", "log_figures", "delivery_records",
+    "delay_reports", "transaction_reports",
 )  # fmt: skip
 # Of a cluster whose brokers are set up for exact times and for filters by property.
 CLUSTER = Capabilities(
@@ -49,6 +50,7 @@ CLUSTER = Capabilities(
     content_search=True,
     lag_history=True,
     reports=True,
+    trace_reports=True,
     brokers=True,
     uncounted_releases=False,
     member_shares=False,

@@ -8,7 +8,7 @@ from app.administration import Administration
 from app.cluster.lag_sampler import ClusterLagSampler
 from app.cluster.messaging import ClusterMessaging
 from app.host import LoopPool
-from app.server_host import STOP_TIMEOUT_S, ServerHost
+from app.server_host import STOP_TIMEOUT_S, RollSource, ServerHost
 from app.tasks import end_tasks
 from engine.broker import LagStatistics
 from engine.clock import Clock
@@ -31,9 +31,11 @@ class ClusterHost(ServerHost):
         messaging: ClusterMessaging,
         administration: Administration,
         *,
+        roll_source: RollSource,
         clock: Clock,
     ) -> None:
         super().__init__(config, clock)
+        self._roll_source = roll_source
         self._messaging = messaging
         self._administration = administration
         self._lags: LagStatistics | None = None
@@ -47,8 +49,8 @@ class ClusterHost(ServerHost):
         assert self._lags is not None, "the server is not started"
         return self._lags
 
-    async def flushed_end(self) -> None:
-        """None: the brokers have the log."""
+    async def roll_source(self) -> RollSource:
+        return self._roll_source
 
     @property
     def is_ready(self) -> bool:
