@@ -125,6 +125,19 @@ class _GroupPage(msgspec.Struct, rename="camel"):
 Page = TypeVar("Page", _TopicPage, _GroupPage)
 
 
+class _QueueKey(msgspec.Struct, rename="camel"):
+    queue_id: int
+
+
+class _KeptOffsets(msgspec.Struct, rename="camel"):
+    min_offset: int = 0
+    max_offset: int = 0
+
+
+class _QueueTable(msgspec.Struct, rename="camel"):
+    offset_table: dict[str, _KeptOffsets] = {}
+
+
 class _OwnTopics(msgspec.Struct, rename="camel"):
     topic_list: list[str] = []
 
@@ -195,12 +208,7 @@ class BrokerClient:
         places = {}
         for each in route.queue_datas:
             if each.broker_name not in order:
-                raise Refused(
-                    f"broker {each.broker_name!r} joined the cluster after its queues were "
-                    "numbered",
-                    "take the topic off it, or number all queues anew (docs/clusters.md)",
-                    field="topic",
-                )
+                raise not_numbered(each.broker_name)
             index = order.index(each.broker_name)
             for queue in range(each.read_queue_nums * bool(each.perm & READ)):
                 places[queue * len(order) + index] = BrokerQueue(each.broker_name, queue)
@@ -213,11 +221,14 @@ class BrokerClient:
             for number, place in sorted(self.places.items())
         }
 
-    def brokers(self) -> dict[str, bool]:
-        """The brokers in the order of queue numbers; whether a member of each is registered."""
-        order = self._patient(self._order)
-        present = self._patient(self._brokers)
-        return {name: bool(name in present and present[name].broker_addrs) for name in order}
+    def order(self) -> list[str]:
+        """The brokers whose queues have numbers, in the order of these."""
+        return self._patient(self._order)
+
+    def registered(self) -> list[str]:
+        """The brokers that a member of is there."""
+        brokers = self._patient(self._brokers)
+        return sorted(name for name, each in brokers.items() if each.broker_addrs)
 
     def topics(self, broker: str) -> dict[str, int]:
         """How many queues can be read of each topic on a broker, its own topics left out."""
@@ -246,13 +257,16 @@ class BrokerClient:
             if each.consume_enable or each.notify_consumer_ids_changed_enable
         }
 
-    def end(self, topic: str, place: BrokerQueue) -> int:
-        """One past the last offset of a queue; Refused where there is no such topic."""
-        return self._offset(topic, place, RequestCode.GET_MAX_OFFSET)
-
-    def least(self, topic: str, place: BrokerQueue) -> int:
-        """The first offset that a queue still has; Refused alike."""
-        return self._offset(topic, place, RequestCode.GET_MIN_OFFSET)
+    def bounds(self, topic: str, broker: str) -> dict[int, QueueBounds]:
+        """What the queues of a topic on a broker keep; Refused where it has no such topic."""
+        ask = partial(self._first, broker, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
+        answer = _checked(self._patient(ask))
+        table = _decoded(standard_json(answer.body), _QueueTable).offset_table
+        numbers = {msgspec.json.decode(key, type=_QueueKey).queue_id: key for key in table}
+        return {
+            number: QueueBounds(max(0, table[key].min_offset), table[key].max_offset)
+            for number, key in sorted(numbers.items())
+        }
 
     def first_since(self, topic: str, place: BrokerQueue, at_ms: int) -> int:
         """About the first offset that was stored at or after a time; the end without one."""
@@ -420,6 +434,15 @@ class BrokerClient:
             self._away.clear()
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_MAX_S)
+
+
+def not_numbered(broker: str) -> Refused:
+    """The refusal of messages whose queues have no numbers."""
+    return Refused(
+        f"broker {broker!r} joined the cluster after its queues were numbered",
+        "take the topic off it, or number all queues anew (docs/clusters.md)",
+        field="topic",
+    )
 
 
 def _records(data: bytes, end: int) -> LogRecords:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.brokers import BrokerClient, BrokerQueue
+from analytics.brokers import BrokerClient, BrokerQueue, not_numbered
 from analytics.client_traces import TEXTS, WHOLE, ClientTraceRows
 from analytics.errors import Refused, ServerFailed
 from analytics.frames import frame_table, messages_table, role_of
@@ -23,17 +23,19 @@ from analytics.manifest import HOUR_MS
 from analytics.partitions import Partitions
 from analytics.records import Ints, LogRecords
 from analytics.schemas import MESSAGES, TRACE
+from analytics.server import QueueBounds
 from engine.message import REAL_TOPIC
 from engine.topic.names import CLIENT_TRACE_TOPIC, RETRY_PREFIX
 
 BUDGET_S = 240.0  # of one run; the next one goes on
-BEGIN_HOURS = 24  # before the first run: older messages are not read
+BEGIN_HOURS = 4  # before the first run: one more than an hour is computed from
 COMMIT_ROWS = 1_000_000  # so many are read again at most after a kill
 CONTEXTS_MAX = 200_000  # of traces that are put together at once, in some 200 MiB
 POSITION_BITS = 48
 ROLES = ("message", "retry", "dead")
 REPLIES = "_REPLY_TOPIC"  # behind the name of a cluster
 MOVED = "KITE_MOVED"  # of a copy that `kitemq move` made
+BrokerTopics = dict[str, dict[str, int]]  # by broker: queues that can be read, by topic
 BEHIND = "the cluster has more than was read within {:.0f} s: the next run goes on"
 
 
@@ -65,30 +67,30 @@ class ClusterRoll:
             )
         if not manifest.begin_ms:
             manifest.begin_ms = (self._now_ms // HOUR_MS - BEGIN_HOURS) * HOUR_MS
-        brokers = self._client.brokers()
-        self._numbers = {name: number for number, name in enumerate(brokers)}
-        topics = {name: self._client.topics(name) for name in brokers if brokers[name]}
+        order, registered = self._client.order(), self._client.registered()
+        self._numbers = {name: number for number, name in enumerate(order)}
+        topics = {name: self._client.topics(name) for name in registered}
+        for name in registered:
+            if name not in order and any(map(_has_messages, topics.pop(name))):
+                raise not_numbered(name)
         self._groups = {group for name in topics for group in self._client.groups(name)}
         # Before the messages: what is traced up to here has been stored before.
-        traced = {
-            place: self._client.end(CLIENT_TRACE_TOPIC, place)
-            for place in _queues(topics, CLIENT_TRACE_TOPIC)
-        }
+        traced = dict(self._bounds(topics, CLIENT_TRACE_TOPIC))
         for topic in sorted({topic for table in topics.values() for topic in table}):
-            if role_of(topic) in ROLES and not topic.endswith(REPLIES):
-                self._read_topic(topic, list(_queues(topics, topic)))
+            if _has_messages(topic):
+                self._read_topic(topics, topic)
         self._into.commit()
         self._read_traces(traced)
         self._forget(topics)
-        return all(brokers.values())
+        return set(order) <= topics.keys()
 
     # -- messages -------------------------------------------------------------------------------
 
-    def _read_topic(self, topic: str, places: list[BrokerQueue]) -> None:
+    def _read_topic(self, topics: BrokerTopics, topic: str) -> None:
         """One that is deleted meanwhile ends there."""
         try:
-            for place in places:
-                for records in self._records(topic, place, self._client.end(topic, place)):
+            for place, bounds in self._bounds(topics, topic):
+                for records in self._records(topic, place, bounds):
                     self._add_messages(topic, place, records)
                     self._rows += len(records)
                     if self._rows >= COMMIT_ROWS:
@@ -155,10 +157,11 @@ class ClusterRoll:
 
     # -- traces ---------------------------------------------------------------------------------
 
-    def _read_traces(self, ends: dict[BrokerQueue, int]) -> None:
+    def _read_traces(self, queues: dict[BrokerQueue, QueueBounds]) -> None:
         """A piece of each queue in turns, so that what belongs together is read together."""
         readers = {
-            place: self._records(CLIENT_TRACE_TOPIC, place, end) for place, end in ends.items()
+            place: self._records(CLIENT_TRACE_TOPIC, place, bounds)
+            for place, bounds in queues.items()
         }
         try:
             while readers:
@@ -183,14 +186,24 @@ class ClusterRoll:
 
     # -- queues ---------------------------------------------------------------------------------
 
-    def _records(self, topic: str, place: BrokerQueue, end: int) -> Iterator[LogRecords]:
+    def _bounds(
+        self, topics: BrokerTopics, topic: str
+    ) -> Iterator[tuple[BrokerQueue, QueueBounds]]:
+        """The queues of a topic that can be read, broker by broker."""
+        for broker, table in topics.items():
+            if table.get(topic):
+                for queue, bounds in self._client.bounds(topic, broker).items():
+                    if queue < table[topic]:
+                        yield BrokerQueue(broker, queue), bounds
+
+    def _records(self, topic: str, place: BrokerQueue, bounds: QueueBounds) -> Iterator[LogRecords]:
         """What came to a queue since it was read, which the caller adds before the next commit.
 
         Raises ServerFailed once the time is over.
         """
         offsets = self._offsets(topic, place)
-        start, is_behind_gap = self._start(topic, place, end)
-        for records, missing in self._client.records(topic, place, start, end, None):
+        start, is_behind_gap = self._start(topic, place, bounds)
+        for records, missing in self._client.records(topic, place, start, bounds.end, None):
             self._manifest.counters.damaged_records += records.damaged
             if len(records):
                 if is_behind_gap:
@@ -203,20 +216,20 @@ class ClusterRoll:
                 raise ServerFailed(BEHIND.format(BUDGET_S))
         if is_behind_gap:
             self._begin_after(self._now_ms)
-        offsets[place.queue] = end
+        offsets[place.queue] = bounds.end
 
-    def _start(self, topic: str, place: BrokerQueue, end: int) -> tuple[int, bool]:
+    def _start(self, topic: str, place: BrokerQueue, bounds: QueueBounds) -> tuple[int, bool]:
         """Where to go on, and whether something before it may be missing.
 
         A queue that is new, or begun anew, is read from where its messages are young enough.
         """
         offset = self._offsets(topic, place).get(place.queue)
-        if offset is not None and offset <= end:
+        if offset is not None and offset <= bounds.end:
             return offset, False
-        if not end:
-            return 0, False
+        if bounds.least >= bounds.end:
+            return bounds.end, False
         start = self._client.first_since(topic, place, self._manifest.begin_ms)
-        return start, 0 < start == self._client.least(topic, place) < end
+        return start, 0 < start == bounds.least
 
     def _begin_after(self, at_ms: int) -> None:
         """Leave hours alone of which something may be missing."""
@@ -233,7 +246,7 @@ class ClusterRoll:
     def _positions(self, place: BrokerQueue, records: LogRecords) -> Ints:
         return records.position() + (self._numbers[place.broker] << POSITION_BITS)
 
-    def _forget(self, topics: dict[str, dict[str, int]]) -> None:
+    def _forget(self, topics: BrokerTopics) -> None:
         """Leave out topics that brokers do not have any more."""
         offsets = self._manifest.offsets
         for topic, by_broker in list(offsets.items()):
@@ -243,7 +256,6 @@ class ClusterRoll:
                 del offsets[topic]
 
 
-def _queues(topics: dict[str, dict[str, int]], topic: str) -> Iterator[BrokerQueue]:
-    """The queues of a topic, by what each broker has of it."""
-    for broker, table in topics.items():
-        yield from (BrokerQueue(broker, queue) for queue in range(table.get(topic, 0)))
+def _has_messages(topic: str) -> bool:
+    """Whether a topic is read for its messages."""
+    return role_of(topic) in ROLES and not topic.endswith(REPLIES)

@@ -139,6 +139,12 @@ def _roll_cluster(ends: ConfirmedEnd, into: Partitions, root: Path) -> tuple[boo
 
 
 def _check(log: LogView, manifest: FrameManifest) -> None:
+    if manifest.is_of_cluster:
+        raise Refused(
+            "the folder has the messages of a cluster",
+            "give this store a folder of its own, or move the old one away",
+            field="root",
+        )
     if log.end < manifest.position:
         raise Refused(
             f"the log is confirmed up to {log.end}, but was read up to {manifest.position} before",

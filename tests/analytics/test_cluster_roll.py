@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from analytics import cluster_roll, roll
-from analytics.brokers import ClusterAccess
+from analytics.brokers import BrokerClient, ClusterAccess
 from analytics.client_traces import ClientTraceRows
 from analytics.cluster_roll import POSITION_BITS
+from analytics.errors import Refused
 from analytics.manifest import HOUR_MS, FrameManifest, load
 from analytics.partitions import Partitions
 from analytics.roll import ConfirmedEnd, Rolled
@@ -169,6 +170,35 @@ def test_a_dead_letter_is_a_row_of_both_frames(server: LiveServer, tmp_path: Pat
     assert (row["kind"], row["group"], row["topic"]) == ("dead", "billing", "orders")
     assert (row["detail"], row["at_ms"]) == (letter["reason"], letter["stored_ms"])
     assert row["detail"] != ""
+
+
+def test_messages_of_a_broker_without_queue_numbers_are_not_left_out_in_silence(
+    server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(server, *orders("a"))
+    monkeypatch.setattr(BrokerClient, "_order", lambda client: ["other"])
+    first = rolled(server, tmp_path / "root")
+    assert "'kitemq' joined the cluster after its queues were numbered" in first.failure
+    assert first.at_ms == 0
+
+
+def test_while_a_broker_is_away_the_others_are_read_and_the_time_stands(
+    server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(server, *orders("a"))
+    monkeypatch.setattr(BrokerClient, "_order", lambda client: ["kitemq", "other"])
+    first = rolled(server, tmp_path / "root")
+    assert (first.failure, first.at_ms, first.rows[MESSAGES]) == ("", 0, 1)
+    (row,) = rows_in(tmp_path / "root", MESSAGES)
+    assert row["queue"] == 0
+
+
+def test_a_folder_is_of_an_engine_or_of_a_cluster(server: LiveServer, tmp_path: Path) -> None:
+    send(server, *orders("a"))
+    root, data = tmp_path / "root", tmp_path / "data"
+    rolled(server, root)
+    with pytest.raises(Refused, match="the messages of a cluster"):
+        roll.roll(data, root, ConfirmedEnd(0, SystemClock().now_ms()))
 
 
 # -- traces --------------------------------------------------------------------------------------
