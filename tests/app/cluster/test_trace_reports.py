@@ -16,7 +16,9 @@ from app.capabilities import LACKS
 from engine.message import Message
 from engine.topic.names import CLIENT_TRACE_TOPIC
 from tests.app.conftest import LIMIT_S, App, started
+from tests.grpc.test_endpoint import PASSWORD
 from tests.remoting.port import Running, opened
+from tests.remoting.test_rights import signed
 
 pytestmark = pytest.mark.anyio
 
@@ -168,3 +170,16 @@ async def test_a_lag_report_needs_no_messages(server: App, store: AsyncExitStack
             await asyncio.sleep(0.1)
             run = await server.get(f"/reports/runs/{run['id']}")
     assert run["state"] in ("ok", "skipped"), run
+
+
+async def test_a_cluster_that_asks_for_keys_is_read_with_the_servers(tmp_path: Path) -> None:
+    async with opened(tmp_path / "cluster", admin_password=PASSWORD) as behind:
+        client = await signed(behind, "admin")
+        assert client.keys is not None
+        access, secret = client.keys
+        behind.broker.send([Message("locked", b"x")])
+        keys = {"rocketmq_access_key": access, "rocketmq_secret_key": secret}
+        async with started(tmp_path / "data", rocketmq=behind.port.address, **keys) as server:
+            run = await computed(server)
+            assert secret not in str(run)
+            assert len(await rows(server, "throughput", "topic=locked")) == 1
