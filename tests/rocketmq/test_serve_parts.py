@@ -177,10 +177,17 @@ def sums(server: Gateway, table: str, by: str, query: str) -> dict[str, int]:
 def test_reports_count_what_was_sent_and_what_java_traced(
     cluster: ApacheCluster, server: Gateway, topic: str, group: str, tmp_path: Path
 ) -> None:
-    java_topic, bad_topic = f"{topic}-java", f"{topic}-bad"
-    for name in (java_topic, bad_topic):
+    java_topic, bad_topic, retry_topic = (f"{topic}-{kind}" for kind in ("java", "bad", "retry"))
+    for name in (java_topic, bad_topic, retry_topic):
         server.api("POST", "/topics", {"name": name, "read_queues": 4, "write_queues": 4})
     server.api("POST", "/groups", {"name": f"{group}-java"})
+    server.api("POST", "/groups", {"name": f"{group}-retry"})
+    server.api("POST", f"/topics/{retry_topic}/messages", {"messages": [{"body": "again"}]})
+    asking = {"topic": retry_topic, "wait_ms": 5000}
+    while not (got := server.api("POST", f"/groups/{group}-retry/receive", asking)["deliveries"]):
+        continue
+    nacks = {"nacks": [{"receipt": got[0]["receipt"], "error": "not yet"}]}
+    server.api("POST", f"/groups/{group}-retry/nack", nacks)
     new = {"messages": [{"body": f"m{n}", "tag": f"t{n % 4}"} for n in range(40)]}
     sent = server.api("POST", f"/topics/{topic}/messages", new)["messages"]
     late = {"messages": [{"body": "late", "delay_level": 1} for _ in range(3)]}
@@ -208,6 +215,10 @@ def test_reports_count_what_was_sent_and_what_java_traced(
         return kinds(java_topic)
 
     until(lambda: java_kinds() == {"message": 1, "delivered": 1, "acked": 1}, limit_s=LIMIT_S)
+    until(lambda: java_kinds() and "retry" in kinds(retry_topic), limit_s=LIMIT_S)
+    assert sums(server, "throughput", "group", f"topic={retry_topic}&kind=retry") == {
+        f"{group}-retry": 1
+    }
     assert kinds(topic) == {"message": 43, "delivered": 40, "acked": 30, "failed": 10}
     tags = sums(server, "hot_keys", "value", f"topic={topic}&kind=tag")
     assert tags == dict.fromkeys(("t0", "t1", "t2", "t3"), 10)
