@@ -125,17 +125,17 @@ class _GroupPage(msgspec.Struct, rename="camel"):
 Page = TypeVar("Page", _TopicPage, _GroupPage)
 
 
-class _QueueKey(msgspec.Struct, rename="camel"):
+class _RangeKey(msgspec.Struct, rename="camel"):
     queue_id: int
 
 
-class _KeptOffsets(msgspec.Struct, rename="camel"):
+class _QueueRange(msgspec.Struct, rename="camel"):
     min_offset: int = 0
     max_offset: int = 0
 
 
 class _QueueTable(msgspec.Struct, rename="camel"):
-    offset_table: dict[str, _KeptOffsets] = {}
+    offset_table: dict[str, _QueueRange] = {}
 
 
 class _OwnTopics(msgspec.Struct, rename="camel"):
@@ -262,7 +262,7 @@ class BrokerClient:
         ask = partial(self._first, broker, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
         answer = _checked(self._patient(ask))
         table = _decoded(standard_json(answer.body), _QueueTable).offset_table
-        numbers = {msgspec.json.decode(key, type=_QueueKey).queue_id: key for key in table}
+        numbers = {msgspec.json.decode(key, type=_RangeKey).queue_id: key for key in table}
         return {
             number: QueueBounds(max(0, table[key].min_offset), table[key].max_offset)
             for number, key in sorted(numbers.items())
