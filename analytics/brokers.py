@@ -5,9 +5,10 @@ while its master is away. What may pass by itself is tried again for `PATIENCE_S
 is raised at once. Queues bear the numbers that KiteMQ gives them before a cluster.
 """
 
+import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -19,6 +20,7 @@ import msgspec
 from analytics.errors import Refused, ServerFailed
 from analytics.records import LogRecords
 from analytics.server import PATIENCE_S, TIMEOUT_S, WAIT_MAX_S, WAIT_MIN_S, QueueBounds
+from engine.topic.names import is_system_topic
 from protocol.remoting.codes import PullFlag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, FrameError, FrameReader, encode
 from protocol.remoting.loose_json import standard_json
@@ -41,6 +43,7 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024  # Apache's own limit
 CONNECT_S = 5.0
 RECEIVE_BYTES = 256 * 1024
 LANGUAGE = "PYTHON"
+TABLE_PAGE = 10_000  # topics or groups of one answer
 AGAIN = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
 # There is nothing (yet), or the offset lies outside of what the queue keeps.
 EMPTY = frozenset(
@@ -69,11 +72,74 @@ class ClusterAccess:
             command.fields[SIGNATURE] = sign(command, self.secret_key)
 
 
+def access_of(given: Mapping[str, str]) -> ClusterAccess | None:
+    """The cluster that options name, by keys of the environment too; None for none, Refused."""
+    servers = tuple(each.strip() for each in (given.get("rocketmq") or "").split(";"))
+    if not any(servers):
+        return None
+    for each in servers:
+        host, _, port = each.rpartition(":")
+        if not (host and port.isdecimal()):
+            raise Refused(
+                f"{each!r} is no name server", "give HOST:PORT;HOST:PORT", field="rocketmq"
+            )
+    keys = [
+        given.get(option) or os.environ.get(variable) or ""
+        for option, variable in (
+            ("accessKey", "ROCKETMQ_ACCESS_KEY"),
+            ("secretKey", "ROCKETMQ_SECRET_KEY"),
+        )
+    ]
+    if bool(keys[0]) != bool(keys[1]):
+        raise Refused("accessKey and secretKey need each other", "give both", field="secretKey")
+    return ClusterAccess(servers, *keys)
+
+
 class BrokerQueue(NamedTuple):
     """A queue by its broker and the number that it has there."""
 
     broker: str
     queue: int
+
+
+class _BrokerTopic(msgspec.Struct, rename="camel"):
+    read_queue_nums: int = 0
+    perm: int = READ
+
+
+class _BrokerGroup(msgspec.Struct, rename="camel"):
+    consume_enable: bool = True
+    notify_consumer_ids_changed_enable: bool = True
+
+
+class _TopicPage(msgspec.Struct, rename="camel"):
+    topic_config_table: dict[str, _BrokerTopic] = {}
+    data_version: dict[str, int] = {}
+
+
+class _GroupPage(msgspec.Struct, rename="camel"):
+    subscription_group_table: dict[str, _BrokerGroup] = {}
+    data_version: dict[str, int] = {}
+
+
+Page = TypeVar("Page", _TopicPage, _GroupPage)
+
+
+class _RangeKey(msgspec.Struct, rename="camel"):
+    queue_id: int
+
+
+class _QueueRange(msgspec.Struct, rename="camel"):
+    min_offset: int = 0
+    max_offset: int = 0
+
+
+class _QueueTable(msgspec.Struct, rename="camel"):
+    offset_table: dict[str, _QueueRange] = {}
+
+
+class _OwnTopics(msgspec.Struct, rename="camel"):
+    topic_list: list[str] = []
 
 
 class _Away(Exception):
@@ -142,12 +208,7 @@ class BrokerClient:
         places = {}
         for each in route.queue_datas:
             if each.broker_name not in order:
-                raise Refused(
-                    f"broker {each.broker_name!r} joined the cluster after its queues were "
-                    "numbered",
-                    "take the topic off it, or number all queues anew (docs/clusters.md)",
-                    field="topic",
-                )
+                raise not_numbered(each.broker_name)
             index = order.index(each.broker_name)
             for queue in range(each.read_queue_nums * bool(each.perm & READ)):
                 places[queue * len(order) + index] = BrokerQueue(each.broker_name, queue)
@@ -158,6 +219,53 @@ class BrokerClient:
                 self._offset(topic, place, RequestCode.GET_MAX_OFFSET),
             )
             for number, place in sorted(self.places.items())
+        }
+
+    def order(self) -> list[str]:
+        """The brokers whose queues have numbers, in the order of these."""
+        return self._patient(self._order)
+
+    def registered(self) -> list[str]:
+        """The brokers that a member of is there."""
+        brokers = self._patient(self._brokers)
+        return sorted(name for name, each in brokers.items() if each.broker_addrs)
+
+    def topics(self, broker: str) -> dict[str, int]:
+        """How many queues can be read of each topic on a broker, its own topics left out."""
+        code = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
+        answer = self._patient(partial(self._first, broker, code, {}))
+        is_told = answer.code == ResponseCode.SUCCESS
+        own = _decoded(answer.body, _OwnTopics).topic_list if is_told else []
+        topics: dict[str, _BrokerTopic] = {}
+        for page in self._pages(broker, RequestCode.GET_ALL_TOPIC_CONFIG, "Topic", _TopicPage):
+            topics |= page.topic_config_table
+        return {
+            name: each.read_queue_nums * bool(each.perm & READ)
+            for name, each in topics.items()
+            if name not in own or is_system_topic(name)
+        }
+
+    def groups(self, broker: str) -> set[str]:
+        """The consumer groups of a broker, without those that stand for retry topics of POP."""
+        groups: dict[str, _BrokerGroup] = {}
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        for page in self._pages(broker, code, "Group", _GroupPage):
+            groups |= page.subscription_group_table
+        return {
+            name
+            for name, each in groups.items()
+            if each.consume_enable or each.notify_consumer_ids_changed_enable
+        }
+
+    def bounds(self, topic: str, broker: str) -> dict[int, QueueBounds]:
+        """What the queues of a topic on a broker keep; Refused where it has no such topic."""
+        ask = partial(self._first, broker, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
+        answer = _checked(self._patient(ask))
+        table = _decoded(standard_json(answer.body), _QueueTable).offset_table
+        numbers = {msgspec.json.decode(key, type=_RangeKey).queue_id: key for key in table}
+        return {
+            number: QueueBounds(max(0, table[key].min_offset), table[key].max_offset)
+            for number, key in sorted(numbers.items())
         }
 
     def first_since(self, topic: str, place: BrokerQueue, at_ms: int) -> int:
@@ -210,11 +318,34 @@ class BrokerClient:
         answer = _checked(self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {}))
         return _decoded(standard_json(answer.body), ClusterInfo).broker_addr_table
 
+    def _pages(
+        self, broker: str, code: RequestCode, what: str, shape: type[Page]
+    ) -> Iterator[Page]:
+        """A table of a broker, TABLE_PAGE in an answer; brokers before 5.4 give all at once."""
+        count, version = 0, ""
+        while True:
+            fields = {
+                f"{what.lower()}Seq": str(count),
+                f"max{what}Num": str(TABLE_PAGE),
+                "dataVersion": version,
+            }
+            answer = _checked(self._patient(partial(self._first, broker, code, fields)))
+            page = _decoded(answer.body, shape)
+            yield page
+            size = len(msgspec.structs.astuple(page)[0])
+            count += size
+            if not size or count >= int(answer.fields.get(f"total{what}Num", 0)):
+                return
+            version = msgspec.json.encode(page.data_version).decode()
+
+    def _first(self, broker: str, code: RequestCode, fields: dict[str, str]) -> Command:
+        return next(self._answers(broker, code, fields))
+
     def _offset(
         self, topic: str, place: BrokerQueue, code: RequestCode, more: dict[str, str] | None = None
     ) -> int:
         fields = {"topic": topic, "queueId": str(place.queue), **(more or {})}
-        answer = self._patient(lambda: next(self._answers(place.broker, code, fields)))
+        answer = self._patient(partial(self._first, place.broker, code, fields))
         return int(_checked(answer).fields["offset"])
 
     def _pull(self, topic: str, place: BrokerQueue, offset: int, tag: str | None) -> Command:
@@ -303,6 +434,15 @@ class BrokerClient:
             self._away.clear()
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_MAX_S)
+
+
+def not_numbered(broker: str) -> Refused:
+    """The refusal of messages whose queues have no numbers."""
+    return Refused(
+        f"broker {broker!r} joined the cluster after its queues were numbered",
+        "take the topic off it, or number all queues anew (docs/clusters.md)",
+        field="topic",
+    )
 
 
 def _records(data: bytes, end: int) -> LogRecords:

@@ -146,7 +146,7 @@ def messages_table(records: LogRecords) -> "pa.Table":
         "producer_host": records.born_address(),
     }
     columns |= {column: texts[name] for column, name in AS_STORED.items()}
-    return _table(MESSAGES, columns, count)
+    return frame_table(MESSAGES, columns, count)
 
 
 class TraceTable:
@@ -203,7 +203,7 @@ class TraceTable:
             "sample": numbers["sample"],
         }
         columns |= {name: texts.take(pa.array(numbers[name])) for name in TEXTS}
-        return _table(TRACE, columns, sum(self._counts))
+        return frame_table(TRACE, columns, sum(self._counts))
 
 
 TEXTS = ("group", "topic", "client", "detail", "message_id")
@@ -249,17 +249,18 @@ def lag_table(block: Block, after_ms: int) -> "pa.Table | None":
         "expired": _or_null(values[LagColumn.EXPIRED], values[LagColumn.EXPIRED] >= 0),
         "resets": _or_null(values[LagColumn.RESETS], values[LagColumn.RESETS] >= 0),
     }
-    return _table(LAG, table, len(which_row))
+    return frame_table(LAG, table, len(which_row))
 
 
-def _table(frame: str, columns: dict[str, object], count: int) -> "pa.Table":
+def frame_table(frame: str, columns: dict[str, Any], count: int) -> "pa.Table":
+    """These columns, all of a frame's, as its table of so many rows."""
     schema = arrow_schema(frame)
     arrays = []
     for field in schema:
         column = columns[field.name]
         if isinstance(column, np.ndarray):
             column = pa.array(column)
-        arrays.append(column.cast(field.type) if column.type != field.type else column)  # type: ignore[attr-defined]
+        arrays.append(column.cast(field.type) if column.type != field.type else column)
     table = pa.Table.from_arrays(arrays, schema=schema)
     assert table.num_rows == count
     return table

@@ -99,7 +99,7 @@ JARS = {
 }
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 AHEAD = ("pandas", "pyspark.testing", "analytics.jobs.run")  # two for PySpark, one for the job
-OWN_PARAMS = ("hours", "at_ms")  # not the caller's
+OWN_PARAMS = ("hours", "at_ms", "is_traced_by_clients")  # not the caller's
 # Names of Spark's and Python's errors (or of what they are made from) that may pass by themselves:
 # a Java machine or a server that went away, a task that failed, a disk that is full.
 TRANSIENT = (

@@ -69,14 +69,20 @@ class Counters(msgspec.Struct):
 
 
 class FrameManifest(msgspec.Struct):
-    """`at_ms`: everything stored before that is in; `frames` are by frame, then by hour (UTC)."""
+    """`at_ms`: everything stored before that is in; `frames` are by frame, then by hour (UTC).
+
+    Of what was stored before `begin_ms` something may be missing. `offsets` are of a cluster: the
+    next one to be read, by topic, broker and queue.
+    """
 
     format: int = FORMAT
     sequence: int = 0  # grows with every change
     position: int = 0
     lag_ms: int = -1
     at_ms: int = 0
+    begin_ms: int = 0
     frames: dict[str, dict[str, HourPartition]] = {}
+    offsets: dict[str, dict[str, dict[int, int]]] = {}
     dropped: list[Dropped] = []
     counters: Counters = msgspec.field(default_factory=Counters)
 
@@ -113,6 +119,11 @@ class FrameManifest(msgspec.Struct):
         known = self.partitions(frame)
         selected = known if hours is None else set(hours) & known.keys()
         return sum(known[hour].rows for hour in selected)
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether its trace rows are what clients traced, and not all that happened."""
+        return bool(self.offsets)
 
 
 PARTITION_DDL = ", `dt` STRING, `hr` INT"

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 
-from analytics.brokers import BrokerClient, ClusterAccess
+from analytics.brokers import BrokerClient, ClusterAccess, access_of
 from analytics.errors import Refused
 from analytics.row_bounds import RowBounds, bounds_of
 from analytics.server import DEFAULT_URL, QueueBounds, ServerClient
@@ -63,28 +63,11 @@ def parse(options: MutableMapping[str, str]) -> Options:
 
 
 def _cluster(given: Mapping[str, str]) -> ClusterAccess | None:
-    """The cluster whose brokers are read; the keys stay out of every text."""
-    servers = tuple(each.strip() for each in (given.get("rocketmq") or "").split(";"))
-    if not any(servers):
-        return None
-    for each in servers:
-        host, _, port = each.rpartition(":")
-        if not (host and port.isdecimal()):
-            raise Refused(
-                f"{each!r} is no name server", "give HOST:PORT;HOST:PORT", field="rocketmq"
-            )
-    if given.get("path"):
+    """The cluster whose brokers are read."""
+    access = access_of(given)
+    if access is not None and given.get("path"):
         raise Refused("brokers are read, and no files", "leave one of the two out", field="path")
-    keys = [
-        given.get(option) or os.environ.get(variable) or ""
-        for option, variable in (
-            ("accessKey", "ROCKETMQ_ACCESS_KEY"),
-            ("secretKey", "ROCKETMQ_SECRET_KEY"),
-        )
-    ]
-    if bool(keys[0]) != bool(keys[1]):
-        raise Refused("accessKey and secretKey need each other", "give both", field="secretKey")
-    return ClusterAccess(servers, *keys)
+    return access
 
 
 def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -25,7 +25,7 @@ from analytics.manifest import (
     save,
     sync_folder,
 )
-from analytics.schemas import CLOCK, FRAMES, LAG, arrow_schema
+from analytics.schemas import CLOCK, FRAMES, LAG, MESSAGES, TRACE, arrow_schema
 
 ROW_GROUP = 128 * 1024
 OPEN_MAX = 16  # files being written at once; each holds less than a row group in memory
@@ -126,20 +126,42 @@ class Partitions:
             self._save()
         return rewritten
 
-    def expire(self, keep_days: int) -> int:
-        """Let go of hours older than so many days (0: of none); how many."""
-        if not keep_days:
-            return 0
+    def expire(self, keep_days: int, keep_bytes: int = 0) -> int:
+        """Let go of hours older than so many days (0: of none); how many.
+
+        Of messages and traces also of the oldest that are more than so many bytes together (0: of
+        none), but for the last hour.
+        """
+        expired = self._expire_bytes(keep_bytes) if keep_bytes else 0
         begin_ms = self._now_ms - keep_days * DAY_MS
-        expired = 0
-        for frame in FRAMES:
-            hours = self.manifest.partitions(frame)
-            for hour in [hour for hour in hours if hour_end_ms(hour) <= begin_ms]:
-                self._drop(frame, hour, hours.pop(hour).parts)
-                expired += 1
+        for frame in FRAMES if keep_days else ():
+            for hour in [*self.manifest.partitions(frame)]:
+                if hour_end_ms(hour) <= begin_ms:
+                    expired += self._let_go(frame, hour)
         if expired:
             self._save()
         return expired
+
+    def _expire_bytes(self, keep_bytes: int) -> int:
+        sizes: dict[str, int] = {}
+        for frame in (MESSAGES, TRACE):
+            for hour, known in self.manifest.partitions(frame).items():
+                sizes[hour] = sizes.get(hour, 0) + sum(part.size_bytes for part in known.parts)
+        expired, size_bytes = 0, sum(sizes.values())
+        for hour in sorted(sizes)[:-1]:
+            if size_bytes <= keep_bytes:
+                break
+            size_bytes -= sizes[hour]
+            expired += self._let_go(MESSAGES, hour) + self._let_go(TRACE, hour)
+            self.manifest.begin_ms = max(self.manifest.begin_ms, hour_end_ms(hour))
+        return expired
+
+    def _let_go(self, frame: str, hour: str) -> int:
+        """Drop an hour; 1 if it was there."""
+        known = self.manifest.partitions(frame).pop(hour, None)
+        if known is not None:
+            self._drop(frame, hour, known.parts)
+        return int(known is not None)
 
     def finish(self) -> None:
         """Delete what no reader can have open any more; the last thing done."""

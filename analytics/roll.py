@@ -16,10 +16,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from analytics.errors import AnalyticsError, Refused, StoreUnreadable
+from analytics.errors import AnalyticsError, Refused, ServerFailed, StoreUnreadable
 from analytics.frames import TraceTable, by_role, lag_table, messages_table
 from analytics.log import STEP_BYTES, LogChunk, LogView, walk
 from analytics.manifest import Counters, FrameManifest, load
@@ -31,10 +32,14 @@ from engine.errors import Corrupt
 from engine.statistics import lag_block
 from engine.statistics.lag_block import Block
 
+if TYPE_CHECKING:
+    from analytics.brokers import ClusterAccess
+
 COMMIT_BYTES = 512 * 1024 * 1024  # of the log: so much is read again at most after a kill
 KEEP_DAYS = 90
 OPEN_LAG, LAG_SUFFIX, LAG_DIGITS = "open.lag", ".lag", 20
-EXIT_FAILED, EXIT_REFUSED, EXIT_BUSY = 1, 2, 4
+PATIENCE_S = 5.0  # with a broker that does not answer
+EXIT_FAILED, EXIT_REFUSED, EXIT_BUSY, EXIT_CLUSTER = 1, 2, 4, 5
 FILE_URL = "file://"
 
 
@@ -42,11 +47,12 @@ class ConfirmedEnd(msgspec.Struct, frozen=True):
     """What the server confirms: `position` of the log is on disk, as of `at_ms` on its clock.
 
     Everything that the engine stored before `at_ms` must lie below it, or hours are sealed early.
-    A server before a cluster has no log: its `position` is None.
+    A server before a cluster has no log: its `position` is None, and `cluster` has the messages.
     """
 
     position: int | None
     at_ms: int
+    cluster: "ClusterAccess | None" = None
 
 
 class Rolled(msgspec.Struct):
@@ -62,6 +68,7 @@ class Rolled(msgspec.Struct):
     compacted: int
     expired_hours: int
     seconds: float
+    failure: str = ""  # of the reading of a cluster; the rest was done
 
 
 class Busy(AnalyticsError):
@@ -74,6 +81,7 @@ def roll(
     ends: ConfirmedEnd,
     *,
     keep_days: int = KEEP_DAYS,
+    keep_bytes: int = 0,
     step_bytes: int = STEP_BYTES,
     commit_bytes: int = COMMIT_BYTES,
 ) -> Rolled:
@@ -92,10 +100,12 @@ def roll(
             with LogView(data, ends.position) as log:
                 _check(log, manifest)
                 _roll_log(log, partitions, step_bytes, commit_bytes)
+        is_whole, failure = _roll_cluster(ends, partitions, root)
         _roll_lag(data / "lag", partitions)
-        manifest.at_ms = max(manifest.at_ms, ends.at_ms)
+        if is_whole:
+            manifest.at_ms = max(manifest.at_ms, ends.at_ms)
         partitions.commit()
-        compacted, expired_hours = partitions.seal(), partitions.expire(keep_days)
+        compacted, expired_hours = partitions.seal(), partitions.expire(keep_days, keep_bytes)
         partitions.finish()
         return Rolled(
             position=manifest.position,
@@ -110,10 +120,31 @@ def roll(
             compacted=compacted,
             expired_hours=expired_hours,
             seconds=round(time.monotonic() - began_s, 3),
+            failure=failure,
         )
 
 
+def _roll_cluster(ends: ConfirmedEnd, into: Partitions, root: Path) -> tuple[bool, str]:
+    """Whether everything that was stored before is in, and why reading ended before that."""
+    if ends.cluster is None:
+        return True, ""
+    from analytics.brokers import BrokerClient  # only where there is one
+    from analytics.cluster_roll import ClusterRoll
+
+    try:
+        with BrokerClient(ends.cluster, patience_s=PATIENCE_S) as client:
+            return ClusterRoll(client, into, root, ends.at_ms).run(), ""
+    except (Refused, ServerFailed) as error:
+        return False, str(error)
+
+
 def _check(log: LogView, manifest: FrameManifest) -> None:
+    if manifest.is_of_cluster:
+        raise Refused(
+            "the folder has the messages of a cluster",
+            "give this store a folder of its own, or move the old one away",
+            field="root",
+        )
     if log.end < manifest.position:
         raise Refused(
             f"the log is confirmed up to {log.end}, but was read up to {manifest.position} before",
@@ -258,13 +289,19 @@ def local_folder(text: str) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when done; 1 where the disk refuses, 2 for a wrong option, 4 while another run is at it."""
+    """0 when done; 1 where the disk refuses, 2 for a wrong option, 4 while another run is at it.
+
+    5 where a cluster could not be read to its end; the rest is done then.
+    """
     options = _parser().parse_args(arguments)
     become_idle()
     try:
-        ends = ConfirmedEnd(options.upto, options.at_ms or int(time.time() * 1000))
+        at_ms = options.at_ms or int(time.time() * 1000)
+        ends = ConfirmedEnd(options.upto, at_ms, _access(options.rocketmq))
         root = local_folder(options.root) if options.root else options.data / "analytics"
-        rolled = roll(options.data, root, ends, keep_days=options.keep_days)
+        rolled = roll(
+            options.data, root, ends, keep_days=options.keep_days, keep_bytes=options.keep_bytes
+        )
     except Busy as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_BUSY
@@ -275,7 +312,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"the folder cannot be written: {error}\n")
         return EXIT_FAILED
     sys.stdout.write(msgspec.json.encode(rolled).decode() + "\n")
+    if rolled.failure:
+        sys.stderr.write(f"{rolled.failure}\n")
+        return EXIT_CLUSTER
     return 0
+
+
+def _access(name_servers: str) -> "ClusterAccess | None":
+    """The cluster of these name servers, by the keys of the environment; Refused."""
+    if not name_servers:
+        return None
+    from analytics.brokers import access_of
+
+    return access_of({"rocketmq": name_servers})
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -288,13 +337,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--upto",
         type=int,
-        help="log position that the server says is on disk; without it only lag is read",
+        help="log position that the server says is on disk; without it no log is read",
+    )
+    parser.add_argument(
+        "--rocketmq", default="", help="name servers of the cluster that has the messages instead"
     )
     parser.add_argument(
         "--at-ms", type=int, default=0, help="server's time when it said so; default now"
     )
     parser.add_argument(
         "--keep-days", type=int, default=KEEP_DAYS, help="days of Parquet to keep; 0 keeps all"
+    )
+    parser.add_argument(
+        "--keep-bytes", type=int, default=0, help="bytes of messages and traces; 0 sets no limit"
     )
     return parser
 

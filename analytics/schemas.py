@@ -49,7 +49,10 @@ FRAMES: dict[str, tuple[FrameColumn, ...]] = {
         FrameColumn("stored_ms", "BIGINT", "of deliveries"),
         FrameColumn("detail", "STRING", "reason, code, outcome or error"),
         FrameColumn(
-            "message_id", "STRING", "where there is no place; of a request its correlation id"
+            "message_id",
+            "STRING",
+            "where there is no place; of a request its correlation id; of a delivery that a client "
+            "traced the number of its call and the id",
         ),
         FrameColumn(
             "sample", "INT", "messages traced of 10,000; counts are scaled by 10,000 / sample"

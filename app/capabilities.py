@@ -67,6 +67,17 @@ LACKS = {
         "records no messages and deliveries, which all reports but that of lag are computed from",
         "see the report of lag, or read its topics with Spark",
     ),
+    "delivery_records": Lack(
+        "records no deliveries, of which reports have those that clients trace",
+        "have your clients trace (enableMsgTrace)",
+    ),
+    "delay_reports": Lack(
+        "does not tell when a message that it released was due",
+        "measure it in the consumers",
+    ),
+    "transaction_reports": Lack(
+        "does not tell what became of transactions", "count the decisions in the producers"
+    ),
     "transaction_callbacks": Lack(
         "keeps no callbacks of producer groups", "answer checks over a producer's connection"
     ),

@@ -9,7 +9,7 @@ from app.engine_administration import EngineAdministration
 from app.engine_messaging import EngineMessaging
 from app.host import EngineHost
 from app.messaging import Messaging
-from app.server_host import ServerHost
+from app.server_host import RollSource, ServerHost
 from app.services.search import SearchService
 from app.settings import Settings
 from engine.clock import Clock
@@ -66,6 +66,11 @@ def _cluster(settings: Settings, clock: Clock, database: DatabaseWorker) -> Engi
         requests_waiting_max=settings.requests_waiting_max,
     )
     administration = ClusterAdministration(messaging.catalog, database, clock)
-    host = ClusterHost(settings, messaging, administration, clock=clock)
+    keys = {
+        "ROCKETMQ_ACCESS_KEY": settings.rocketmq_access_key,
+        "ROCKETMQ_SECRET_KEY": settings.rocketmq_secret_key,
+    }
+    source = RollSource(("--rocketmq", settings.rocketmq), keys)
+    host = ClusterHost(settings, messaging, administration, roll_source=source, clock=clock)
     search = ClusterSearch(host, messaging, administration)
     return Engine(host, messaging, administration, search, (administration.runner,))

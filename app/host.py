@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.server_host import STOP_TIMEOUT_S, ServerHost
+from app.server_host import STOP_TIMEOUT_S, RollSource, ServerHost
 from engine.broker import Broker, LagStatistics, LongPoll, Statistics
 from engine.clock import Clock
 from engine.config import EngineConfig
@@ -141,10 +141,10 @@ class EngineHost(ServerHost):
         """Those of the engine."""
         return self.broker.statistics
 
-    async def flushed_end(self) -> int:
+    async def roll_source(self) -> RollSource:
         position = self.broker.log_end
         await self.flushed(position)
-        return position
+        return RollSource(("--upto", str(position)))
 
     @property
     def is_ready(self) -> bool:

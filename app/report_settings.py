@@ -50,6 +50,10 @@ class ReportSettings:
     report_input_days: int = setting(
         90, "Days that the Parquet files are kept; figures stay longer. 0 keeps all."
     )
+    report_input_bytes: int = setting(
+        20 * 1024**3,
+        "Bytes of Parquet with messages and traces; the oldest hours go first. 0 sets no limit.",
+    )
     report_hourly_days: int = setting(
         7, "Days that figures are kept by the hour; older ones are put together by the day (UTC)."
     )

@@ -4,9 +4,9 @@ when it stops. Nothing here knows HTTP.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from app.capabilities import not_supported
 from app.tasks import settle
@@ -28,6 +28,13 @@ class Place(Protocol):
 
     def cancel(self) -> None:
         """Nobody waits any more."""
+
+
+class RollSource(NamedTuple):
+    """Where `analytics.roll` reads: its options, and secrets for its environment."""
+
+    words: tuple[str, ...]
+    environment: Mapping[str, str] = {}
 
 
 class ServerHost(ABC):
@@ -93,8 +100,8 @@ class ServerHost(ABC):
         """End waits, then what was started."""
 
     @abstractmethod
-    async def flushed_end(self) -> int | None:
-        """The end of the log once it is on disk up to there; None where there is no log."""
+    async def roll_source(self) -> RollSource:
+        """What reports read, once it can be read up to now."""
 
     async def wait(self, begin: Callable[[Callable[[], None]], Place], wait_s: float) -> bool:
         """Begin something that calls back when it is over, and wait: whether it called in time.

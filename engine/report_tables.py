@@ -124,9 +124,9 @@ RESULTS: tuple[ResultTable, ...] = (
             ResultColumn("retried", "BIGINT", "of these, deliveries after the first of a message"),
             ResultColumn("acked", "BIGINT", ""),
             ResultColumn("failed", "BIGINT", "attempts that their consumer failed"),
-            ResultColumn("expired", "BIGINT", "attempts whose time ran out"),
-            ResultColumn("returned", "BIGINT", "attempts put back unused"),
-            ResultColumn("dead", "BIGINT", "messages given up"),
+            ResultColumn("expired", "BIGINT", "attempts whose time ran out; NULL before a cluster"),
+            ResultColumn("returned", "BIGINT", "attempts put back unused; NULL before a cluster"),
+            ResultColumn("dead", "BIGINT", "messages given up; NULL before a cluster"),
             ResultColumn(
                 "unfinished",
                 "BIGINT",

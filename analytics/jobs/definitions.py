@@ -40,6 +40,7 @@ FAILURE_KINDS = ("failed", "expired", "dead", "refused")
 DELIVERED, ACKED = "delivered", "acked"
 ENDS = ("acked", "failed", "expired", "returned", "dead")  # what an attempt ends with
 ATTEMPTED = (DELIVERED, *ENDS)
+UNTRACED = ("expired", "returned", "dead")  # ends that clients do not trace
 OUTCOMES = ("half", "committed", "rolled_back", "checked", "check_given_up", "check_resumed")
 DECIDED = ("committed", "rolled_back")
 KEY, TAG, MESSAGE_GROUP = "key", "tag", "message_group"
@@ -54,10 +55,12 @@ class Params:
     `window_s` before, from samples that are taken every `sample_s`. `horizon_s`: retention that
     overtakes a group sooner puts it at risk. `slo_s` is the time lag that is fine, by group;
     `slo_default_s` that of the others (none, if None). `at_ms`: everything before is known.
+    `is_traced_by_clients`: deliveries are those that clients traced, as of a cluster.
     """
 
     hours: tuple[int, ...] = ()
     at_ms: int = 0
+    is_traced_by_clients: bool = False
     clients_max: int = 50  # of a group, topic and hour
     slowest_max: int = 10  # of a group, topic and hour
     reasons_max: int = 20  # of a kind, group, topic and hour

@@ -69,7 +69,7 @@ def _traces(
     input_hours: Inputs,
     progress: JobProgress,
 ) -> Made:
-    params = replace(work.params, at_ms=known.at_ms)
+    params = replace(work.params, at_ms=known.at_ms, is_traced_by_clients=known.is_of_cluster)
     read = [(frame, each.hours) for frame, each in input_hours.items()]
     pieces = engine.pieces(work.root, known, read)
     made = build.build(pieces, _rows(known, work.hours, params.hours), params).collect()

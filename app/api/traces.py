@@ -25,7 +25,7 @@ async def get_journey(call: Call[None, None]) -> Journey:
     return convert(await call.services.journeys.find(call.path("id")), Journey)
 
 
-@operations.get("/traces/status", capability="trace_reports", needs=READ_SERVER)
+@operations.get("/traces/status", capability="delivery_records", needs=READ_SERVER)
 async def trace_status(call: Call[None, None]) -> TraceStatus:
     """Tell how the recording of traces goes."""
     return convert(await call.services.journeys.status(), TraceStatus)

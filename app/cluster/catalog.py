@@ -33,7 +33,8 @@ T = TypeVar("T")
 
 # What only an engine of our own keeps beside its messages.
 OF_THE_ENGINE = (
-    "purges", "delivery_figures", "log_figures", "trace_reports",
+    "purges", "delivery_figures", "log_figures", "delivery_records", "delay_reports",
+    "transaction_reports",
 )  # fmt: skip
 # What all brokers have to be set up for.
 BY_SETTING = {
@@ -59,6 +60,7 @@ CLUSTER = Capabilities(
     traffic_figures=True,
     reset_history=True,
     reports=True,
+    trace_reports=True,
     brokers=True,
     uncounted_releases=False,
     member_shares=False,

@@ -10,7 +10,7 @@ from app.cluster.messaging import ClusterMessaging
 from app.cluster.traffic import ClusterTraffic
 from app.cluster.traffic_sampler import ClusterTrafficSampler
 from app.host import LoopPool
-from app.server_host import STOP_TIMEOUT_S, ServerHost
+from app.server_host import STOP_TIMEOUT_S, RollSource, ServerHost
 from app.tasks import end_tasks
 from engine.broker import LagStatistics
 from engine.clock import Clock
@@ -33,9 +33,11 @@ class ClusterHost(ServerHost):
         messaging: ClusterMessaging,
         administration: ClusterAdministration,
         *,
+        roll_source: RollSource,
         clock: Clock,
     ) -> None:
         super().__init__(config, clock)
+        self._roll_source = roll_source
         self._messaging = messaging
         self._administration = administration
         self._lags: LagStatistics | None = None
@@ -53,8 +55,8 @@ class ClusterHost(ServerHost):
     def statistics(self) -> ClusterTraffic:
         return self._administration.traffic
 
-    async def flushed_end(self) -> None:
-        """None: the brokers have the log."""
+    async def roll_source(self) -> RollSource:
+        return self._roll_source
 
     @property
     def is_ready(self) -> bool:

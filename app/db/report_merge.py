@@ -105,7 +105,7 @@ def _percentiles(rows: list[Row]) -> None:
 
 def _rates(rows: list[Row]) -> None:
     for row in rows:
-        ends = (row["acked"] or 0) + (row["dead"] or 0)
+        ends = 0 if row["dead"] is None else (row["acked"] or 0) + row["dead"]
         row["retry_rate"] = _ratio(row["retried"], row["attempts"])
         row["dead_rate"] = _ratio(row["dead"], ends)
         row["success_rate"] = _ratio(row["acked"], ends)

@@ -144,7 +144,16 @@ class Capabilities(msgspec.Struct, frozen=True):
     log_figures: Annotated[bool, Meta(description="Tell of its log, its disk and services.")] = True
     reports: Annotated[bool, Meta(description="Compute reports, of lag at least.")] = True
     trace_reports: Annotated[
-        bool, Meta(description="Record the messages and deliveries that all other reports are of.")
+        bool, Meta(description="Compute reports of messages, and of deliveries that were traced.")
+    ] = True
+    delivery_records: Annotated[
+        bool, Meta(description="Record every delivery; else clients trace theirs, or do not.")
+    ] = True
+    delay_reports: Annotated[
+        bool, Meta(description="Compute how late messages with a delay were released.")
+    ] = True
+    transaction_reports: Annotated[
+        bool, Meta(description="Compute what became of transactions, and how long they took.")
     ] = True
     transaction_callbacks: Annotated[
         bool, Meta(description="Ask callbacks of producer groups what became of a transaction.")

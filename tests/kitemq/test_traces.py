@@ -10,7 +10,7 @@ from kitemq.commands.trace import length, lines_of
 from kitemq.model.journeys import Journey
 from tests.live import LiveServer
 
-pytestmark = [pytest.mark.makers, pytest.mark.capabilities("trace_reports")]
+pytestmark = [pytest.mark.makers, pytest.mark.capabilities("delivery_records")]
 
 
 def consumed(server: LiveServer) -> str:

@@ -1,14 +1,18 @@
-"""The live tail, journeys and searches by content of a server in front of Apache RocketMQ."""
+"""The live tail, journeys, searches and reports of a server in front of Apache RocketMQ."""
 
 import asyncio
 import json
+import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from app.cluster.client import ClusterClient
 from app.cluster.messages import NewClusterMessage
 from tests.patience import until
+from tests.remoting.test_java import driver_of
 from tests.rocketmq.cluster import ApacheCluster
 from tests.rocketmq.test_serve import LIMIT_S, Gateway, group, pytestmark, server, topic
 from tests.rocketmq.test_serve_replays import bury, ended, received
@@ -150,3 +154,87 @@ def test_traces_of_clients_are_in_the_journey(
     until(lambda: "client_consume" in stages(), limit_s=LIMIT_S)
     assert stages()["client_send"] == "success"
     assert stages()["client_consume"] == "success"
+
+
+def computed(server: Gateway) -> None:
+    """Have the report computed of what there is."""
+    run = server.api("POST", "/reports/runs", {"job": "traces"})
+
+    def state() -> str:
+        return str(server.api("GET", f"/reports/runs/{run['id']}")["state"])
+
+    until(lambda: state() != "running", limit_s=LIMIT_S)
+    until(lambda: server.api("GET", "/reports")["running"] is None, limit_s=LIMIT_S)
+    assert state() in ("ok", "skipped"), server.api("GET", f"/reports/runs/{run['id']}")
+
+
+def sums(server: Gateway, table: str, by: str, query: str) -> dict[str, int]:
+    """The messages of a table by one of its columns."""
+    path = f"/reports/tables/{table}/totals?by={by}&{query}"
+    return {row[by]: row["messages"] for row in server.api("GET", path)["rows"]}
+
+
+def test_reports_count_what_was_sent_and_what_java_traced(
+    cluster: ApacheCluster, server: Gateway, topic: str, group: str, tmp_path: Path
+) -> None:
+    java_topic, bad_topic, retry_topic = (f"{topic}-{kind}" for kind in ("java", "bad", "retry"))
+    for name in (java_topic, bad_topic, retry_topic):
+        server.api("POST", "/topics", {"name": name, "read_queues": 4, "write_queues": 4})
+    server.api("POST", "/groups", {"name": f"{group}-java"})
+    server.api("POST", "/groups", {"name": f"{group}-retry"})
+    server.api("POST", f"/topics/{retry_topic}/messages", {"messages": [{"body": "again"}]})
+    asking = {"topic": retry_topic, "wait_ms": 5000}
+    while not (got := server.api("POST", f"/groups/{group}-retry/receive", asking)["deliveries"]):
+        continue
+    nacks = {"nacks": [{"receipt": got[0]["receipt"], "error": "not yet"}]}
+    server.api("POST", f"/groups/{group}-retry/nack", nacks)
+    new = {"messages": [{"body": f"m{n}", "tag": f"t{n % 4}"} for n in range(40)]}
+    sent = server.api("POST", f"/topics/{topic}/messages", new)["messages"]
+    late = {"messages": [{"body": "late", "delay_level": 1} for _ in range(3)]}
+    server.api("POST", f"/topics/{topic}/messages", late)
+    bury(server, bad_topic, group, ["bad", "worse"])
+    java = driver_of("5.5.0", cluster.name_server, tmp_path)
+    assert java.said("ALL", "traced", f"{group}-java", java_topic) == [["true"]]
+    now_ms = round(time.time() * 1000)
+    contexts = []
+    for number, each in enumerate(sent):
+        place = [f"q{number}", each["message_id"]]
+        contexts.append(["SubBefore", str(now_ms), "r", group, *place, "0", "k"])
+        code = "4" if number < 10 else "0"
+        end = ["5", str(code == "0").lower(), "k", code, str(now_ms + 5), group]
+        contexts.append(["SubAfter", *place, *end])
+    body = "".join("\x01".join(each) + "\x02" for each in contexts)
+    asyncio.run(trace(cluster, NewClusterMessage(body.encode())))
+    until(lambda: server.api("GET", f"/topics/{topic}")["messages"] == 43, limit_s=LIMIT_S)
+
+    def kinds(name: str) -> dict[str, int]:
+        return sums(server, "throughput", "kind", f"topic={name}")
+
+    def java_kinds() -> dict[str, int]:
+        computed(server)
+        return kinds(java_topic)
+
+    until(lambda: java_kinds() == {"message": 1, "delivered": 1, "acked": 1}, limit_s=LIMIT_S)
+    until(lambda: java_kinds() and "retry" in kinds(retry_topic), limit_s=LIMIT_S)
+    assert sums(server, "throughput", "group", f"topic={retry_topic}&kind=retry") == {
+        f"{group}-retry": 1
+    }
+    assert kinds(topic) == {"message": 43, "delivered": 40, "acked": 30, "failed": 10}
+    tags = sums(server, "hot_keys", "value", f"topic={topic}&kind=tag")
+    assert tags == dict.fromkeys(("t0", "t1", "t2", "t3"), 10)
+    queues = {each["queue"]: int(each["max_offset"]) for each in queues_of(server, topic)}
+    assert sums(server, "queue_skew", "queue", f"topic={topic}") == queues
+    reasons = sums(server, "failures", "reason", f"group={group}&kind=dead")
+    letters = server.api("GET", f"/groups/{group}/dead-letters")["items"]
+    assert reasons == Counter(each["reason"] for each in letters)
+    latency = server.api("GET", f"/reports/latency?by=metric&topic={topic}")["items"]
+    counts = {each["by"]["metric"]: each["n"] for each in latency}
+    assert counts == {"broker": 40, "wait": 40, "process": 30, "end_to_end": 30}
+    [ends] = server.api("GET", f"/reports/tables/outcomes?topic={topic}")["rows"]
+    assert [ends[name] for name in ("attempts", "acked", "failed", "dead")] == [40, 30, 10, None]
+
+
+def queues_of(server: Gateway, topic: str) -> list[dict[str, Any]]:
+    """The queues of a topic that have messages."""
+    queues: list[dict[str, Any]] = server.api("GET", f"/topics/{topic}")["queues"]
+    return [each for each in queues if each["max_offset"] != "0"]

@@ -22,6 +22,7 @@ from analytics.jobs.definitions import (
     STORED_KINDS,
     UNFINISHED,
     UNMATCHED,
+    UNTRACED,
     Params,
 )
 from analytics.jobs.outputs import typed
@@ -163,14 +164,18 @@ def _outcomes(counted: Counted, params: Params) -> list[Row]:
         if row["metric"] == UNFINISHED:
             cells[row["topic"], row["group"]]["unfinished"] += row["weight"]
     names = ("attempts", "retried", *ENDS, "unfinished")
+    # Of messages that were given up all are known, of acknowledgements those that were traced.
+    unknown = dict.fromkeys(UNTRACED) if params.is_traced_by_clients else {}
     return [
-        {"topic": topic, "group": group} | _rates({name: _whole(cell[name]) for name in names})
+        {"topic": topic, "group": group}
+        | _rates({name: _whole(cell[name]) for name in names} | unknown)
         for (topic, group), cell in cells.items()
+        if not unknown or any(cell[name] for name in names if name not in unknown)
     ]
 
 
 def _rates(row: Row) -> Row:
-    ended = row["acked"] + row["dead"]
+    ended = 0 if row["dead"] is None else row["acked"] + row["dead"]
     return row | {
         "retry_rate": _share(row["retried"], row["attempts"]),
         "dead_rate": _share(row["dead"], ended),
@@ -178,8 +183,8 @@ def _rates(row: Row) -> Row:
     }
 
 
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _share(part: int | None, whole: int) -> float | None:
+    return None if part is None or not whole else part / whole
 
 
 def _failures(counted: Counted, params: Params) -> list[Row]:

@@ -75,7 +75,7 @@ async def metrics(call: Call[None, None]) -> Raw:
         with suppress(Busy):  # a part of a cluster is away
             _add_totals(page, call.host.statistics)
             await _add_traffic(page, call.host.statistics, labels)
-    if has.trace_reports:
+    if has.delivery_records:
         await _add_traces(page, call.services.journeys)
     if has.lag_history:
         keeping = call.host.lags.lag_keeping()

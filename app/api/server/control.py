@@ -137,7 +137,7 @@ async def _figures(call: Call[None, None]) -> list[Part]:
         "retention": await services.purges.status() if has.log_figures else None,
         "statistics": call.services.sampler.meter.broker(),
         "lag_keeping": call.host.lags.lag_keeping() if has.lag_history else None,
-        "traces": await services.journeys.status() if has.trace_reports else None,
+        "traces": await services.journeys.status() if has.delivery_records else None,
         "read_only": replace(services.read_only.state, by=""),  # nobody is named
     }
     settings = describe_settings(call.settings, services.origins)

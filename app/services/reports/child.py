@@ -8,7 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +41,7 @@ async def run(
     limit_s: float,
     beat: Beat | None = None,
     processors: int = 0,
+    environment: Mapping[str, str] = {},
 ) -> int:
     """Run a module of the reports; its exit code, negative for a signal.
 
@@ -49,7 +50,7 @@ async def run(
     process, as being cancelled does. Raises ChildTimeout. When this returns or raises, no process
     that carries the mark is left.
     """
-    process = _start(words, mark, output, log)
+    process = _start(words, {MARK: mark, **environment}, output, log)
     _give_way(process.pid, processors)
     deadline_s = asyncio.get_running_loop().time() + limit_s
     try:
@@ -77,12 +78,14 @@ def tail_of(*logs: Path) -> str:
     return "\n".join(lines)
 
 
-def _start(words: Sequence[str], mark: str, output: Path, log: Path) -> "subprocess.Popen[bytes]":
+def _start(
+    words: Sequence[str], variables: Mapping[str, str], output: Path, log: Path
+) -> "subprocess.Popen[bytes]":
     """Start a process in a session of its own.
 
     Not by asyncio: uvloop copies the server's page tables for it, for which all requests wait.
     """
-    environment = os.environ | {MARK: mark, "PYTHONUNBUFFERED": "1"}
+    environment = os.environ | variables | {"PYTHONUNBUFFERED": "1"}
     # Opened by number, as opening and closing wait for nothing but the page cache.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     out, err = os.open(output, flags, 0o600), os.open(log, flags, 0o600)

@@ -13,12 +13,15 @@ import msgspec
 from engine.report_hours import (
     HOUR_MS,
     INPUTS,
+    LOOKBACK_HOURS,
     begin_ms,
     fingerprint,
+    hour_of,
     moved,
     partition_fingerprint,
     span,
 )
+from engine.report_tables import LAG_JOB
 
 MANIFEST = "manifest.json"
 DAY_MS = 24 * HOUR_MS
@@ -40,10 +43,14 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """The folder's contents; `at_ms`: everything stored before that is included."""
+    """The folder's contents; `at_ms`: everything stored before that is included.
+
+    Of what was stored before `begin_ms` some messages and traces may be missing.
+    """
 
     at_ms: int = 0
     frames: dict[str, dict[str, Partition]] = {}
+    begin_ms: int = 0
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
         """Input fingerprints by frame and hour, to compare with those of the last run."""
@@ -106,15 +113,22 @@ def load(root: Path) -> Inputs:
 
 
 def hours_with_input(job: str, inputs: Inputs) -> list[str]:
-    """Hours that there can be figures of: with input, and those after them when they are over."""
+    """Hours that there can be figures of: with input, and those after them when they are over.
+
+    All that an hour is computed from has to be there.
+    """
     hours: set[str] = set()
+    begin = ""
+    if inputs.begin_ms and job != LAG_JOB:
+        lookback_hours = max(LOOKBACK_HOURS[frame] for frame in INPUTS[job])
+        begin = hour_of(inputs.begin_ms + lookback_hours * HOUR_MS)
     for frame in INPUTS[job]:
         for hour in inputs.frames.get(frame, {}):
             hours.add(hour)
             after = moved(hour, 1)
             if begin_ms(after) + HOUR_MS <= inputs.at_ms:
                 hours.add(after)
-    return sorted(hours)
+    return sorted(hour for hour in hours if hour >= begin)
 
 
 def due(

@@ -45,10 +45,12 @@ from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 from engine.report_tables import JOBS, TRACES_JOB
 from kitemq.model.conversion import convert, set_fields
 from kitemq.model.reports import ReportEngine, RunState, ScheduleChanges, Trigger
+from kitemq.model.server import Capabilities
 
 log = logging.getLogger("kitemq.reports")
 
 TICK_S = 1.0
+COURTESY_S = 20  # that the server of the last run has for the next before another takes it
 FIRST_S = 5.0  # after the start: the first seconds are for those who wait for the server
 BACKOFF_S = (30, 120)
 RUN = "report_run"
@@ -143,6 +145,8 @@ class Reports:
         due = [each for each in await self.schedules(keeps=True) if each.is_enabled]
         due.sort(key=lambda each: each.next_ms)
         if due and due[0].next_ms <= now_ms:
+            if not await self._is_next(due[0], now_ms):
+                return
             await self._begin_scheduled(due[0], now_ms)
         elif not (self.job_under_way or self._turn.locked()):  # none began meanwhile
             self._start_cache.begin()
@@ -153,6 +157,15 @@ class Reports:
             self._is_compaction_due = False
             await self._keeping.look(self._host.clock.now_ms())
 
+    async def _is_next(self, row: ScheduleRow, now_ms: int) -> bool:
+        """Whether to begin: of servers that share a database the one of the last run goes first.
+
+        It has read the input up to then, which others would have to read again.
+        """
+        last = await self._newest(row.job, OVER)
+        is_ours = last is None or last.owner.startswith(self._store)
+        return is_ours or now_ms >= row.next_ms + COURTESY_S * 1000
+
     async def _begin_scheduled(self, row: ScheduleRow, now_ms: int) -> None:
         """Whatever was missed until now is this one run."""
         if await self._begin(row.job, Trigger.SCHEDULE, 1, BY_ITSELF, None) is None:
@@ -162,9 +175,14 @@ class Reports:
         await self._ask(lambda db: db.reports.write_schedule(following))
 
     @property
+    def capabilities(self) -> Capabilities:
+        """What the engine tells."""
+        return self._messaging.capabilities
+
+    @property
     def jobs(self) -> tuple[str, ...]:
         """Those that the engine records something for."""
-        has_traces = self._messaging.capabilities.trace_reports
+        has_traces = self.capabilities.trace_reports
         return tuple(job for job in JOBS if has_traces or job != TRACES_JOB)
 
     @property
@@ -406,7 +424,7 @@ class Reports:
         """Raise Invalid for an unknown report, Refused for one that is none of `jobs`."""
         check_job(job)
         if job not in self.jobs:
-            require(self._messaging.capabilities, "trace_reports", field="job")
+            require(self.capabilities, "trace_reports", field="job")
 
     async def _ready(self) -> None:
         """Once: mark as lost what a killed server ran, and remember how the jobs stand."""

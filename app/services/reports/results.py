@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from app.capabilities import require
 from app.db.report_rows import Moved, ResultFilter, Row
 from app.db.worker import DatabaseAsker, DatabaseWorker, Work
 from app.services.reports.cells import LatencyCell
@@ -33,6 +34,12 @@ VALUES_MAX = 1_000
 CELLS_MAX = 200_000  # latency rows that are put together for one answer
 UNPACKED_MAX = 500_000  # rows of older hours that are added up for one answer
 NAMES = ("topic", "group")
+# The capability that a table, or rows of these metrics, come from.
+SOURCES = {
+    "transactions": "transaction_reports",
+    "decision": "transaction_reports",
+    **dict.fromkeys(("lateness_level", "lateness_timer"), "delay_reports"),
+}
 LATENCY = "latency"
 LATENCY_BY = ("hour", "day", "metric", "topic", "group", "client")
 
@@ -91,7 +98,7 @@ class ReportResults:
         self, name: str, criteria: ResultFilter, *, limit: int = 500, cursor: str = ""
     ) -> RowPage:
         """Rows of a table, at most 5,000; raises NotFound, Invalid."""
-        table = checked(name, criteria)
+        table = self._checked(name, criteria)
         after = _after(table, cursor)
         size = max(1, min(limit, PAGE_MAX))
         rows = await self.ask(lambda db: db.results.page(name, criteria, size + 1, after))
@@ -102,7 +109,7 @@ class ReportResults:
 
     async def totals(self, name: str, by: Sequence[str], criteria: ResultFilter) -> RowTotals:
         """Sums of a table by some of its dimensions, "day" among them."""
-        table = checked(name, criteria)
+        table = self._checked(name, criteria)
         allowed = ("day", *table.dimensions)
         chosen = _checked_by(by, allowed)
         if not table.sums:
@@ -125,7 +132,7 @@ class ReportResults:
         `within_ms` asks for the share of values that do not exceed it. Raises Refused where more
         than 200,000 cells would have to be read.
         """
-        checked(LATENCY, criteria)
+        self._checked(LATENCY, criteria)
         chosen = _checked_by(by, LATENCY_BY)
         amount = await self.ask(lambda db: db.results.count(LATENCY, criteria))
         if amount > CELLS_MAX:
@@ -141,7 +148,7 @@ class ReportResults:
 
     async def values(self, name: str, column: str, criteria: ResultFilter) -> list[str]:
         """The different topics or groups, in order, at most 1,000: for choosing from."""
-        table = checked(name, criteria)
+        table = self._checked(name, criteria)
         if column not in table.dimensions or column not in NAMES:
             raise Invalid(f"{name} has no {column!r} to choose from", field="column")
         return await self.ask(lambda db: db.results.values(name, column, criteria, VALUES_MAX))
@@ -169,13 +176,21 @@ class ReportResults:
 
     async def csv(self, name: str, criteria: ResultFilter) -> AsyncIterator[bytes]:
         """A table as CSV, piece by piece; Refused over 100,000 rows, before the first piece."""
-        return await self._files.csv(checked(name, criteria), criteria)
+        return await self._files.csv(self._checked(name, criteria), criteria)
 
     async def parquet(self, name: str, criteria: ResultFilter) -> bytes:
         """A table as Parquet. Refused over 100,000 rows, and without Spark's Python packages."""
-        return await self._files.parquet(checked(name, criteria), criteria)
+        return await self._files.parquet(self._checked(name, criteria), criteria)
 
     # -- helpers ----------------------------------------------------------------------------------
+
+    def _checked(self, name: str, criteria: ResultFilter) -> ResultTable:
+        """The table of that name; Refused too where the engine does not tell what is asked for."""
+        table = checked(name, criteria)
+        for field, value in (("table", name), *criteria.equal):
+            if field in ("table", "metric") and value in SOURCES:
+                require(self._reports.capabilities, SOURCES[value], field=field)
+        return table
 
     async def pages(self, name: str, criteria: ResultFilter) -> AsyncIterator[list[Row]]:
         """All rows, 5,000 at a time."""

@@ -7,7 +7,7 @@ transaction, or not at all.
 
 import asyncio
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +43,7 @@ PAGE = 5_000
 STARTED, LOADED = 5, 95  # percent of a run before and after Spark's part
 TEXT_CHARS_MAX = 4_000
 ROLL_BUSY, ROLL_FAILED = 4, 1
+ROLL_BEHIND = 5  # with a cluster's messages; the samples of lag are in
 FROZEN = (
     "the figures of these hours are kept as one with others of the same day or four weeks, "
     "of which not all can be computed anew: they stay as they are"
@@ -148,7 +149,7 @@ class Runner:
         at_ms = self._host.clock.now_ms()
         try:
             async with asyncio.timeout(FLUSH_LIMIT_S):
-                position = await self._host.flushed_end()
+                source = await self._host.roll_source()
         except TimeoutError:
             text = f"the log was not flushed within {FLUSH_LIMIT_S:.0f} s"
             raise RunFailed("FlushTimeout", text, is_transient=True) from None
@@ -156,12 +157,12 @@ class Runner:
         settings = self._settings
         words = ["analytics.roll", "--data", str(settings.data.absolute())]
         words += ["--root", str(self._root), "--at-ms", str(at_ms)]
-        words += [] if position is None else ["--upto", str(position)]
         words += ["--keep-days", str(settings.report_input_days)]
-        code = await self._child(run, words, ROLL_LIMIT_S, folder)
-        if code:
+        words += ["--keep-bytes", str(settings.report_input_bytes), *source.words]
+        code = await self._child(run, words, ROLL_LIMIT_S, folder, source.environment)
+        if code and (code != ROLL_BEHIND or run.job != LAG_JOB):
             text = await asyncio.to_thread(child.tail_of, folder / "stderr.log")
-            is_transient = code in (ROLL_BUSY, ROLL_FAILED) or code < 0
+            is_transient = code in (ROLL_BUSY, ROLL_FAILED, ROLL_BEHIND) or code < 0
             raise RunFailed("RollFailed", _last_line(text, code), is_transient=is_transient)
 
     async def _compute(self, run: RunRow, limit_s: float, folder: Path) -> Result:
@@ -237,7 +238,7 @@ class Runner:
             ended_ms=self._host.clock.now_ms(),
             rows_in=result.rows_in,
             rows_out=result.rows_out,
-            input_at_ms=result.input_at_ms,
+            input_at_ms=result.input_at_ms or None,
             inputs_json=msgspec.json.encode(result.input).decode(),
             counters_json=msgspec.json.encode(result.counters).decode(),
             spark=result.spark[:64],
@@ -248,7 +249,14 @@ class Runner:
 
     # -- helpers ----------------------------------------------------------------------------------
 
-    async def _child(self, run: RunRow, words: list[str], limit_s: float, folder: Path) -> int:
+    async def _child(
+        self,
+        run: RunRow,
+        words: list[str],
+        limit_s: float,
+        folder: Path,
+        environment: Mapping[str, str] = {},
+    ) -> int:
         async def beat() -> None:
             await self._beat(run, folder)
 
@@ -260,6 +268,7 @@ class Runner:
             limit_s=limit_s,
             beat=beat,
             processors=self._settings.report_processors,
+            environment=environment,
         )
 
     async def _beat(self, run: RunRow, folder: Path) -> None:

@@ -48,7 +48,7 @@ async def look(console: Console, services: Services) -> Watch:
             conflicts.append(group.name)
         await pause.when_due()
     has = console.messaging.capabilities
-    traces = await services.journeys.status() if has.trace_reports else None
+    traces = await services.journeys.status() if has.delivery_records else None
     transactions = console.messaging.transactions
     given_up = None
     with suppress(EngineError):  # the page of transactions says why

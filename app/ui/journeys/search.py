@@ -112,7 +112,7 @@ async def show(request: PageRequest) -> Response:
     if target:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
     failed, others = await _recent(request)
-    has_own = request.console.messaging.capabilities.trace_reports
+    has_own = request.console.messaging.capabilities.delivery_records
     context = TracePage(
         form=form,
         hits=hits,

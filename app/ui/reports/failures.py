@@ -100,22 +100,34 @@ def _by_reason(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     return table("reasons", _("By reason"), columns, order, empty)
 
 
-def _ends(rows: Rows) -> dict[str, int]:
-    return {name: total(rows, name) for name in SUMS}
+Ends = dict[str, int | None]
+
+
+def _ends(rows: Rows) -> Ends:
+    """The sums of what attempts ended with; None where some rows do not know."""
+    unknown = {name for name in SUMS if any(row[name] is None for row in rows)}
+    return {name: None if name in unknown else total(rows, name) for name in SUMS}
+
+
+def _rate(ends: Ends, part: str, *whole: str) -> ReportCell:
+    values = [value for name in whole if (value := ends[name]) is not None]
+    if len(values) < len(whole):
+        return share(None, None, _("not traced by clients"))
+    return share(ends[part], sum(values))
 
 
 def _end_figures(query: ReportQuery, rows: Rows, before: Rows) -> list[Figure]:
     now, then = _ends(rows), _ends(before)
 
     def rate(label: str, part: str, *whole: str, tone: str = "") -> Figure:
-        value, other = (
-            share(sums[part], sum(sums[name] for name in whole)) for sums in (now, then)
-        )
+        value, other = (_rate(sums, part, *whole) for sums in (now, then))
         shown_tone = tone if value.value else ""
         return query.figure(label, value, other, better=Better.LOWER, tone=shown_tone)
 
     def sum_of(label: str, name: str, tone: str = "", note: str = "") -> Figure:
-        cells, shown_tone = (count(now[name]), count(then[name])), tone if now[name] else ""
+        why = _("not traced by clients")
+        cells = count(now[name], why), count(then[name], why)
+        shown_tone = tone if now[name] else ""
         return query.figure(label, *cells, better=query.fewer, note=note, tone=shown_tone)
 
     return [
@@ -130,16 +142,17 @@ def _end_figures(query: ReportQuery, rows: Rows, before: Rows) -> list[Figure]:
 def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
     names = ("topic", "group")
     ends = {key: _ends(each) for key, each in grouped(rows, names).items()}
-    dead_before = {key: total(each, "dead") for key, each in grouped(before, names).items()}
+    dead_before = {key: _ends(each)["dead"] for key, each in grouped(before, names).items()}
+    why = _("not traced by clients")
 
     def dead_rate(key: tuple[str, ...]) -> ReportCell:
-        return share(ends[key]["dead"], ends[key]["acked"] + ends[key]["dead"])
+        return _rate(ends[key], "dead", "acked", "dead")
 
     def retry_rate(key: tuple[str, ...]) -> ReportCell:
-        return share(ends[key]["retried"], ends[key]["attempts"])
+        return _rate(ends[key], "retried", "attempts")
 
     def sum_of(label: str, name: str, *, is_optional: bool = True) -> Column:
-        return Column(label, lambda key: count(ends[key][name]), is_optional=is_optional)
+        return Column(label, lambda key: count(ends[key][name], why), is_optional=is_optional)
 
     dead = sum_of(_("Dead"), "dead", is_optional=False)
     columns = [
@@ -151,7 +164,9 @@ def _by_name(query: ReportQuery, rows: Rows, before: Rows) -> Table:
         Column(_("Dead-letter rate"), dead_rate, help=_("Share of completed messages")),
         sum_of(_("In progress"), "unfinished"),
     ]
-    order = sorted(ends, key=lambda key: (-ends[key]["dead"], -ends[key]["retried"], key))
+    order = sorted(
+        ends, key=lambda key: (-(ends[key]["dead"] or 0), -(ends[key]["retried"] or 0), key)
+    )
     empty = _("No deliveries in this range.")
     return table("ends", _("Attempts by outcome"), columns, order, empty)
 

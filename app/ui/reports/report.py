@@ -14,7 +14,7 @@ from app.ui.framework.page_request import PageRequest
 from app.ui.reports import ranges as report_range
 from app.ui.reports import table_files
 from app.ui.reports.axes import HourSpan
-from app.ui.reports.kinds import BY_NAME, LAG, Report, offered
+from app.ui.reports.kinds import BY_NAME, LAG, Report, choices_of, offered
 from app.ui.reports.leads import leads_of
 from app.ui.reports.parts import ReportQuery, ReportView
 from app.ui.reports.ranges import AGAINST, RANGES, RangeChoice
@@ -63,8 +63,11 @@ async def show(request: PageRequest) -> Response:
     """GET /reports/{report}"""
     report = _report(request.path_params["report"])
     console, zone = request.console, request.zone
+    capabilities = console.messaging.capabilities
     if report.job != LAG:
-        require(console.messaging.capabilities, "trace_reports")
+        require(capabilities, "trace_reports")
+    require(capabilities, report.capability)
+    report = replace(report, choices=choices_of(report, capabilities))
     results = request.services.report_results
     choice = report_range.read(request.query_params, console.now_ms(), zone, report.least_hours)
     coarse = await results.coarse(report.job)
@@ -121,7 +124,7 @@ async def show(request: PageRequest) -> Response:
             (name, _rows_href(name, result_filter(report, name, query, query.span)))
             for name in report.tables
         ],
-        reports=offered(reports.jobs),
+        reports=offered(capabilities),
     )
     status = 422 if choice.form.is_wrong else 200
     return await pages.respond(

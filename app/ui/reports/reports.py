@@ -148,7 +148,7 @@ async def show(request: PageRequest, *, error: str = "", status: int = 200) -> R
         going=Going(_line(standing.running), standing.progress) if standing.running else None,
         runs=[_line(run) for run in first_runs],
         older=first_runs[-1].id if len(runs) > len(first_runs) else None,
-        reports=offered(reports.jobs),
+        reports=offered(request.console.messaging.capabilities),
         error=error,
     )
     return await pages.respond(

@@ -142,7 +142,7 @@ async def test_of_very_many_groups_the_first_are_sampled(
     assert await sampler.sample() == 0
 
 
-async def test_the_report_of_lag_is_computed_and_the_others_are_not_offered(server: App) -> None:
+async def test_the_report_of_lag_is_computed(server: App) -> None:
     await sampled(server, 30)
     run = await server.post("/reports/runs", {"job": "lag"}, 201)
     async with asyncio.timeout(LIMIT_S * 4):
@@ -158,7 +158,5 @@ async def test_the_report_of_lag_is_computed_and_the_others_are_not_offered(serv
         None,
     )
     assert row["retry_waiting"] is None
-    assert [each["job"] for each in (await server.get("/reports"))["jobs"]] == ["lag"]
     page = (await server.http.get("/reports", headers={"accept": "text/html"})).text
     assert 'href="/reports/lag"' in page
-    assert 'href="/reports/latency"' not in page

@@ -113,6 +113,26 @@ def test_a_packed_hour_says_what_it_said_before(database: Database) -> None:
 
 
 @both
+@pytest.mark.parametrize("period", [HOUR, DAY])
+def test_what_was_unknown_stays_so_however_it_is_kept(database: Database, period: int) -> None:
+    """As of a cluster, which does not tell how many of the acknowledgements were traced."""
+    unknown = dict.fromkeys(("expired", "returned", "dead", "dead_rate", "success_rate"))
+    hours = range(BEGIN, BEGIN + DAY)
+    run = database.reports.begin(a_run())
+    assert run is not None
+    run = RunRow(**{**vars(run), "hours": tuple(map(name_of, hours)), "state": "ok", "ended_ms": 5})
+    rows = [row | unknown for hour in hours for row in period_rows(hour, HOUR)["outcomes"]]
+    tables = [(RESULTS_BY_NAME["outcomes"], rows)]
+    database.results.replace(Loaded(run, dict.fromkeys(run.hours, "f"), tables))
+    while database.results.compact("outcomes", period, name_of(BEGIN + DAY)):
+        pass
+    kept = rows_of(database, "outcomes")
+    assert sum(row["acked"] for row in kept) == sum(row["acked"] for row in rows)
+    assert {tuple(row[name] for name in unknown) for row in kept} == {(None,) * len(unknown)}
+    assert {row["retry_rate"] for row in kept} != {None}
+
+
+@both
 def test_a_day_is_exactly_its_hours_together(database: Database) -> None:
     hours = [BEGIN + n for n in (0, 1, 5, 23, 24)]
     for job in ("traces", "lag"):

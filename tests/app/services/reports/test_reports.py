@@ -155,6 +155,16 @@ def test_an_hour_is_due_when_its_input_changed_and_the_newest_come_first() -> No
     assert chosen.left == len(report_hours.span("2026-11-10T00", HOUR)) - inputs.HOURS_PER_RUN
 
 
+def test_an_hour_is_computed_where_all_is_there_that_it_reads() -> None:
+    hours = report_hours.span("2026-11-21T00", "2026-11-21T06")
+    known = dict.fromkeys(hours, 3)
+    found = a_manifest(report_hours.begin_ms("2026-11-21T07"), messages=known, lag=known)
+    found = msgspec.structs.replace(found, begin_ms=report_hours.begin_ms(hours[2]))
+    assert due("traces", found, {}).hours == ("2026-11-21T05", "2026-11-21T06")
+    assert due("lag", found, {}).hours == tuple(hours)
+    assert inputs.chosen("traces", found, hours[4:6]) == (hours[5],)
+
+
 def test_what_is_done_stays_when_its_input_is_about_to_go() -> None:
     at_ms = report_hours.begin_ms("2026-03-01T00")
     old = "2025-12-01T05"
@@ -251,6 +261,28 @@ async def test_a_schedule_runs_when_it_is_due_and_makes_up_for_missed_times_by_o
         now_ms = app.clock.now_ms()
         schedules = (await app.get("/reports/schedules"))["items"]
         assert all(now_ms < each["next_ms"] <= now_ms + 600_000 for each in schedules)
+
+
+async def test_of_servers_that_share_a_database_the_one_of_the_last_run_goes_first(
+    start: Starter,
+) -> None:
+    async with start(report_schedules=True) as app:
+        reports, database = app.app.services.reports, app.app.services.database
+        await reports.tick()
+        for job in ("lag", "traces"):
+            run = await database.run(lambda db, job=job: db.reports.begin(a_run(job=job)))
+            assert run is not None
+            over = RunRow(**{**vars(run), "state": "ok", "ended_ms": 9})
+            await database.run(lambda db, over=over: db.reports.finish(over))
+        schedules = (await app.get("/reports/schedules"))["items"]
+        due_ms = min(each["next_ms"] for each in schedules)
+        app.advance((due_ms - app.clock.now_ms()) / 1000 + 19)
+        await reports.tick()
+        assert reports.job_under_way == ""
+        app.advance(1)
+        await reports.tick()
+        assert reports.job_under_way != ""
+        await idle(app)
 
 
 @both
