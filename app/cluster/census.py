@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from app.cluster.catalog import ClusterCatalog, group_config
 from app.cluster.engine_errors import engine_errors
-from app.cluster.errors import ClusterUnreachable, broker_away
+from app.cluster.errors import ClusterUnreachable
 from app.cluster.groups import ClusterGroup, GroupOffsets
 from app.cluster.routes import BrokerQueues, TopicRoute
 from app.cluster.topics import BrokerTopic
@@ -48,18 +48,9 @@ class BrokerTables(Generic[T]):
                 await self._read()
         return self._tables
 
-    async def whole(self) -> dict[str, T]:
-        """The same; ClusterUnreachable while a broker is away."""
-        tables = await self.all()
-        if self._away:
-            raise broker_away(self._away[0])
-        return tables
-
-    def check(self, brokers: Collection[str]) -> None:
-        """Raise ClusterUnreachable if one of these was away when the tables were read."""
-        for each in self._away:
-            if each in brokers:
-                raise broker_away(each)
+    def away(self, brokers: Collection[str]) -> list[str]:
+        """Those of these that were away when the tables were read."""
+        return [each for each in self._away if each in brokers]
 
     def forget(self) -> None:
         """Ask again when they are needed next."""
@@ -125,9 +116,9 @@ class ClusterCensus:
         return self._groups[1]
 
     async def offsets(self, group: str) -> dict[str, GroupOffsets]:
-        """How far a group is, by broker; Busy while one is away."""
+        """How far a group is, by broker; of one that is away, how far it last was."""
         with engine_errors():
-            tables = await self.offset_tables.whole()
+            tables = await self.offset_tables.all()
         return {broker: table.get(group, {}) for broker, table in tables.items()}
 
     async def readers(self, topic: str) -> list[str]:
