@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
-from app.server_host import STOP_TIMEOUT_S, ServerHost
+from app.server_host import STOP_TIMEOUT_S, DiskRoom, ServerHost
 from engine.broker import Broker, LagStatistics, LongPoll
 from engine.clock import Clock
 from engine.config import EngineConfig
@@ -133,6 +133,10 @@ class EngineHost(ServerHost):
     def lags(self) -> LagStatistics:
         """That of the engine."""
         return self.broker.statistics
+
+    async def disk_room(self) -> DiskRoom:
+        status = self.broker.retention.status()
+        return DiskRoom(status.disk_free_bytes, status.refusal, ", sends are accepted")
 
     async def flushed_end(self) -> int:
         position = self.broker.log_end

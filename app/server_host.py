@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from app.capabilities import not_supported
 from app.tasks import settle
@@ -26,6 +26,14 @@ class Place(Protocol):
 
     def cancel(self) -> None:
         """Nobody waits any more."""
+
+
+class DiskRoom(NamedTuple):
+    """How much of the data directory's disk is free, and why nothing is written there, if so."""
+
+    free_bytes: int | None
+    refusal: str = ""
+    note: str = ""  # what that means, to end a sentence
 
 
 class ServerHost(ABC):
@@ -88,6 +96,10 @@ class ServerHost(ABC):
     @abstractmethod
     async def flushed_end(self) -> int | None:
         """The end of the log once it is on disk up to there; None where there is no log."""
+
+    @abstractmethod
+    async def disk_room(self) -> DiskRoom:
+        """The room in the data directory as of now."""
 
     async def wait(self, begin: Callable[[Callable[[], None]], Place], wait_s: float) -> bool:
         """Begin something that calls back when it is over, and wait: whether it called in time.

@@ -10,7 +10,8 @@ from app.cluster.replays.examiner import ClusterExaminer
 from app.cluster.replays.letter_marks import LetterMarks
 from app.cluster.replays.runner import ClusterReplayRunner
 from app.cluster.replays.shared_jobs import SharedJobs
-from app.cluster.verbs.broker_lists import ClusterBrokerLists, broker_warnings
+from app.cluster.verbs.broker_lists import broker_warnings
+from app.cluster.verbs.checks import ClusterChecks
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.group_lists import ClusterGroupLists
 from app.cluster.verbs.journeys import ClusterJourneys
@@ -28,9 +29,7 @@ from engine.message import Durability
 LOOK_S = 0.5  # that the health waits for a new look at the brokers
 
 
-class ClusterAdministration(
-    ClusterTopicLists, ClusterGroupLists, ClusterBrokerLists, Administration
-):
+class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, ClusterChecks, Administration):
     """`Administration` of the cluster whose catalog a started `ClusterMessaging` has."""
 
     def __init__(self, catalog: ClusterCatalog, database: DatabaseWorker, clock: Clock) -> None:
@@ -39,7 +38,7 @@ class ClusterAdministration(
         marks, jobs, copies = LetterMarks(database), SharedJobs(database), JobCopies(catalog)
         ClusterTopicLists.__init__(self, catalog, census)
         ClusterGroupLists.__init__(self, catalog, census, self)
-        ClusterBrokerLists.__init__(self, catalog)
+        ClusterChecks.__init__(self, catalog)
         self.members = ClusterMemberLists(catalog, census)
         self.dead_letters = letters = ClusterDeadLetterLists(catalog, self, marks, jobs)
         examiner = ClusterExaminer(catalog, letters, jobs, copies)

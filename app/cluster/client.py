@@ -37,6 +37,10 @@ class ClusterClient:
         self.replies = ClusterReplies(link)
         self.locks = ClusterLocks(link)
 
+    async def name_servers(self) -> dict[str, str]:
+        """All name servers, and why one does not answer; "" where it does."""
+        return await self._link.routes.failures()
+
     async def masters(self) -> list[str]:
         """The names of the brokers that take messages just now."""
         return await self._link.masters()

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+import shutil
 from contextlib import suppress
 
 from app.administration import Administration
 from app.cluster.lag_sampler import ClusterLagSampler
 from app.cluster.messaging import ClusterMessaging
 from app.host import LoopPool
-from app.server_host import STOP_TIMEOUT_S, ServerHost
+from app.server_host import STOP_TIMEOUT_S, DiskRoom, ServerHost
 from app.tasks import end_tasks
 from engine.broker import LagStatistics
 from engine.clock import Clock
@@ -49,6 +50,9 @@ class ClusterHost(ServerHost):
 
     async def flushed_end(self) -> None:
         """None: the brokers have the log."""
+
+    async def disk_room(self) -> DiskRoom:
+        return DiskRoom((await asyncio.to_thread(shutil.disk_usage, self.config.data)).free)
 
     @property
     def is_ready(self) -> bool:

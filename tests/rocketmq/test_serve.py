@@ -204,6 +204,7 @@ def test_lists_and_the_page_of_brokers_say_who_is_away(
             assert "<h1" in page(server, path)
         assert "Some figures are unknown: broker b is away." in page(server, f"/topics?q={topic}")
         assert topic in [each["name"] for each in server.api("GET", f"/topics?q={topic}")["items"]]
+        assert_others_are_told(server, topic, group)
         request = urllib.request.Request(server.url + "/metrics")
         with urllib.request.urlopen(request, timeout=60) as answer:
             assert topic not in answer.read().decode()
@@ -211,6 +212,24 @@ def test_lists_and_the_page_of_brokers_say_who_is_away(
         cluster.restart("b")
     until(lambda: of("b")["reachable"] and not status(), limit_s=LIMIT_S)
     until(lambda: server.ask("GET", "/readyz")[1]["warnings"] == {}, limit_s=LIMIT_S)
+
+
+def assert_others_are_told(server: Gateway, topic: str, group: str) -> None:
+    """Of one topic and one group what broker a knows is there while b is away."""
+    reason = "broker b is away"
+    detail = server.api("GET", f"/topics/{topic}")
+    assert (detail["messages"], detail["unknown"]) == (None, reason)
+    assert [each["queue"] for each in detail["queues"]] == [0, 2]
+    lag = server.api("GET", f"/groups/{group}/lag")
+    assert (lag["count"], lag["dead"], lag["unknown"]) == (None, None, reason)
+    ends = [int(each["max_offset"]) for each in detail["queues"]]
+    assert [each["count"] for each in lag["queues"]] == ends
+    for path in (f"/topics/{topic}", f"/groups/{group}"):
+        assert f"Some figures are unknown: {reason}." in page(server, path)
+    checks = {each["code"]: each for each in server.api("GET", "/self-checks")["items"]}
+    assert checks["name_servers"]["outcome"] == checks["broker_clocks"]["outcome"] == "ok"
+    assert checks["brokers"]["outcome"] == "warning"
+    assert "broker b: it does not answer" in checks["brokers"]["detail"]
 
 
 def test_nothing_accepted_is_missing_though_a_broker_is_killed(
