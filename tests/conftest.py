@@ -45,11 +45,10 @@ WIDE = (
 # What takes minutes comes before the rest of its kind, so that no worker ends alone with it.
 LONG = (
     "tests/analytics/test_cluster.py",
-    "tests/app/ui/test_browser.py",
     "tests/rocketmq/",
     "tests/bench/test_quick.py",
     "tests/clients/test_consuming.py",
-    "tests/app/ui/test_hostile_pages.py",
+    "tests/app/ui/test_",
     "tests/remoting/test_java.py",
     "tests/remoting/test_mqadmin.py",
 )

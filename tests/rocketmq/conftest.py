@@ -1,7 +1,7 @@
 """A cluster of Apache's, which modules share, and a server of a test's own before it.
 
-It takes longer to start than most of its tests run. So it goes on until a test comes that does not
-ask for it, and the group `rocketmq` keeps its modules in one worker, one after the other. Topics
+It takes longer to start than most of its tests run. So it goes on until a test comes of a
+module that is not of the group `rocketmq`, which one worker runs, module after module. Topics
 and groups have names of their own in each test; what stops a broker starts it again. A module that
 needs another cluster or server has fixtures with these names, and belongs to no group.
 """
@@ -20,6 +20,7 @@ from tests.live import LiveServer
 from tests.rocketmq.cluster import ApacheCluster, missing_cluster
 
 REGISTERED_S = 90.0
+GROUP = "rocketmq"
 
 
 @pytest.fixture
@@ -61,9 +62,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> ApacheCluster:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None]:
-    """End the cluster after the last test in a row that asks for it."""
+    """End the cluster after the last test in a row of its group."""
     yield
-    if "cluster" not in getattr(nextitem, "fixturenames", ()):
+    groups = nextitem.iter_markers("xdist_group") if nextitem else ()
+    if not any(each.args == (GROUP,) for each in groups):
         RUNNING.end()
 
 
