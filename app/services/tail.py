@@ -256,11 +256,14 @@ class Tail:
 
     async def _find_offsets(self) -> None:
         """Ask where queues begin that could not be asked before."""
-        for queue in [each for each in self._begin_ms if self._is_due(each)]:
+
+        async def find(queue: Queue) -> None:
             with self._attempt(queue):
                 at = await self._messaging.offset_at_time(*queue, self._begin_ms[queue])
                 self._offsets[queue] = at
                 del self._begin_ms[queue]
+
+        await asyncio.gather(*(find(each) for each in list(self._begin_ms) if self._is_due(each)))
 
     def _is_due(self, queue: Queue) -> bool:
         return queue not in self._absences or self._absences[queue].is_due
