@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.administration import Administration, Check, CheckResult
-from app.capabilities import NOT_SUPPORTED
+from app.capabilities import LACKS, NOT_SUPPORTED, not_supported
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.server_host import ServerHost
@@ -126,7 +126,11 @@ class SelfChecks:
         return CheckOutcome.OK, "every service runs"
 
     async def _recovery(self) -> CheckResult:
-        damages = self._host.broker.health().damages
+        health = await self._administration.health()
+        if health.log_bytes is None:
+            lack = LACKS["log_figures"]
+            raise not_supported(lack.detail, field="recovery", remedy=lack.remedy)
+        damages = health.damages
         if damages:
             first = damages[0]
             copy_note = f"; a copy is in {first.copy}" if first.copy else ""
