@@ -59,8 +59,15 @@ class ServerClient:
         self._client.close()
 
     def ends(self, topic: str) -> dict[int, QueueBounds]:
-        """By queue. Refused where there is no such topic, ServerFailed for all else."""
-        topic_detail = self._get(f"/api/v1/topics/{topic}", {})
+        """By queue. Refused where there is no such topic, ServerFailed for all else.
+
+        Queues that are missing, as those of a cluster's broker that is away, are waited for.
+        """
+        until_s = time.monotonic() + self._patience_s
+        while unknown := (topic_detail := self._get(f"/api/v1/topics/{topic}", {})).get("unknown"):
+            if time.monotonic() + WAIT_MAX_S > until_s:
+                raise ServerFailed(f"{self._url} lacks queues of {topic}: {unknown}")
+            time.sleep(WAIT_MAX_S)
         return {
             queue["queue"]: QueueBounds(int(queue["min_offset"]), int(queue["max_offset"]))
             for queue in topic_detail["queues"]

@@ -6,7 +6,7 @@ promise; what must not fall apart is one verb.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -15,6 +15,7 @@ from app.messaging import VerbSet, verb
 from engine.broker import (
     Broker,
     DeadLetters,
+    GroupLag,
     Journey,
     Members,
     OffsetMove,
@@ -23,11 +24,16 @@ from engine.broker import (
     Reset,
     ResetPreview,
     ResetTarget,
+    TopicStats,
     Traces,
 )
 from engine.errors import Busy, Conflict, Refused
 from engine.message import StoredMessage
 from kitemq.model.brokers import BrokerItem
+from kitemq.model.server import CheckOutcome
+
+CheckResult = tuple[CheckOutcome, str]  # and a sentence about it
+Check = Callable[[], Awaitable[CheckResult]]
 
 # Why figures of one topic or group are unknown while others are there: a broker of it is away, or
 # has no queue numbers.
@@ -150,6 +156,11 @@ class Administration(VerbSet[Broker]):
     topic = verb(Broker.topic)
     topic_stats = verb(Broker.topic_stats)
     groups_of = verb(Broker.groups_of)
+
+    async def present_stats(self, name: str) -> TopicStats:
+        """As `topic_stats`, of the brokers that are there; `unknown` names one that is away."""
+        return await self.topic_stats(name)
+
     check_topic = verb(Broker.check_topic)
     create_topic = verb(Broker.create_topic)
     change_topic = verb(Broker.change_topic)
@@ -160,6 +171,11 @@ class Administration(VerbSet[Broker]):
     groups = verb(Broker.groups)
     group = verb(Broker.group)
     lag = verb(Broker.lag)
+
+    async def present_lag(self, group: str) -> GroupLag:
+        """As `lag`, of the brokers that are there; `unknown` names one that is away."""
+        return await self.lag(group)
+
     create_group = verb(Broker.create_group)
     change_group = verb(Broker.change_group)
     pause_group = verb(Broker.pause_group)
@@ -169,6 +185,10 @@ class Administration(VerbSet[Broker]):
     # -- all together ---------------------------------------------------------------------------
 
     health = verb(Broker.health)
+
+    def checks(self) -> dict[str, Check]:
+        """What can be checked of the engine beside `health`, by codes that never change."""
+        return {}
 
     async def brokers(self) -> list[BrokerItem]:
         """The brokers of a cluster by name; Refused (`not_supported`) where there is none."""

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.server_host import STOP_TIMEOUT_S, RollSource, ServerHost
+from app.server_host import STOP_TIMEOUT_S, DiskRoom, RollSource, ServerHost
 from engine.broker import Broker, LagStatistics, LongPoll, Statistics
 from engine.clock import Clock
 from engine.config import EngineConfig
@@ -140,6 +140,10 @@ class EngineHost(ServerHost):
     def statistics(self) -> Statistics:
         """Those of the engine."""
         return self.broker.statistics
+
+    async def disk_room(self) -> DiskRoom:
+        status = self.broker.retention.status()
+        return DiskRoom(status.disk_free_bytes, status.refusal, ", sends are accepted")
 
     async def roll_source(self) -> RollSource:
         position = self.broker.log_end

@@ -37,6 +37,14 @@ class RollSource(NamedTuple):
     environment: Mapping[str, str] = {}
 
 
+class DiskRoom(NamedTuple):
+    """How much of the data directory's disk is free, and why nothing is written there, if so."""
+
+    free_bytes: int | None
+    refusal: str = ""
+    note: str = ""  # what that means, to end a sentence
+
+
 class ServerHost(ABC):
     """Between `start` and `stop`, both called once on the loop's thread."""
 
@@ -102,6 +110,10 @@ class ServerHost(ABC):
     @abstractmethod
     async def roll_source(self) -> RollSource:
         """What reports read, once it can be read up to now."""
+
+    @abstractmethod
+    async def disk_room(self) -> DiskRoom:
+        """The room in the data directory as of now."""
 
     async def wait(self, begin: Callable[[Callable[[], None]], Place], wait_s: float) -> bool:
         """Begin something that calls back when it is over, and wait: whether it called in time.

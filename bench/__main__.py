@@ -12,11 +12,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench import report
 from bench.figures import FIGURE_HEAD, Figure, figure_row
-from bench.line import FULL, QUICK, Line, Scale
+from bench.line import FULL, QUICK, Line, Scale, SharedProcesses
 from bench.lines import LINES
 from bench.server import COMPILED, PROFILE_ENV, compile_modules
 
@@ -60,12 +61,15 @@ def run(
     measured: report.Measured = []
     failures: dict[str, str] = {}
     compile_modules(folder / COMPILED)
-    for line in lines:
-        try:
-            measured.append((line, measure(line, scale, folder)))
-        except Exception as error:
-            failures[line.name] = f"{type(error).__name__}: {error}"
-            print(f"| {line.name} | failed: {failures[line.name]} | | | | | | |", flush=True)
+    with SharedProcesses(folder) as pool:
+        if scale is QUICK:  # whether it works at all is shown by a server that others used, too
+            scale = replace(scale, pool=pool)
+        for line in lines:
+            try:
+                measured.append((line, measure(line, scale, folder)))
+            except Exception as error:
+                failures[line.name] = f"{type(error).__name__}: {error}"
+                print(f"| {line.name} | failed: {failures[line.name]} | | | | | | |", flush=True)
     return measured, failures
 
 

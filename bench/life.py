@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 
 from bench.figures import Check, Figure
-from bench.line import FULL, Scale
+from bench.line import FULL, Scale, Start
 from bench.load import LoadError, SendClient, send_count
 from bench.process import Process
 from bench.server import Server
@@ -25,8 +25,6 @@ LINK = re.compile(rb'(?:href|src)="(/[^"]*)"')
 SETTLE_S = 1.0  # after a load, until what it left behind is written and freed
 ASSETS_MAX = 20
 QUEUES = 8
-
-Start = Callable[[Path], Process | None]
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,37 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import uvloop
 
 from bench.figures import Check, Figure, Run, figure_of
 from bench.load import Sample, SendClient, TakeClient, send_count, send_for, take_all, through
 from bench.process import Process
+
+
+class SharedProcesses:
+    """Processes that contestants share until the end of a quick run, one of each kind."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = contextlib.ExitStack()
+        self._processes: dict[Start, Process | None] = {}
+
+    def get(self, start: "Start") -> Process | None:
+        """The running one of this kind; None where it is not installed."""
+        if start not in self._processes:
+            process = start(self._folder / f"shared-{len(self._processes)}")
+            if process is not None:
+                self._stack.enter_context(process)
+            self._processes[start] = process
+        return self._processes[start]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
 
 @dataclass(frozen=True)
@@ -27,6 +51,7 @@ class Scale:
     travel_s: float  # of one run end to end
     kept: int  # messages of the backlog that memory and recovery are measured with
     engine_messages: int
+    pool: SharedProcesses | None = None  # without one, each contestant has a fresh process
 
 
 FULL = Scale(
@@ -62,6 +87,7 @@ class Turn(NamedTuple):
 
 
 Work = Callable[[Turn], Awaitable[Run]]
+Start = Callable[[Path], Process | None]
 
 
 @dataclass(frozen=True)
@@ -69,7 +95,7 @@ class Contestant:
     """A broker and what it is asked to do; None from `start` where it is not installed."""
 
     name: str
-    start: Callable[[Path], Process | None]
+    start: Start
     work: Work
 
 
@@ -94,7 +120,8 @@ class Line(Protocol):
 
 @dataclass(frozen=True)
 class RateLine:
-    """Runs in rounds: one run of each contestant, then the next round. A fresh process for each.
+    """Runs in rounds: one run of each contestant, then the next round. A fresh process for each,
+    but where the scale has a pool.
 
     All contestants are up all the time; they idle while another one runs.
     """
@@ -108,9 +135,12 @@ class RateLine:
         with contextlib.ExitStack() as stack:
             up: list[tuple[Contestant, Process]] = []
             for number, contestant in enumerate(self.contestants):
-                process = contestant.start(folder / f"{self.name}-{number}")
+                if scale.pool is not None:
+                    process = scale.pool.get(contestant.start)
+                elif process := contestant.start(folder / f"{self.name}-{number}"):
+                    stack.enter_context(process)
                 if process is not None:
-                    up.append((contestant, stack.enter_context(process)))
+                    up.append((contestant, process))
             if scale.warm_s:
                 for _, process in up:
                     process.settle()
@@ -133,8 +163,8 @@ def in_turns(ways: Sequence[tuple[str, Process, Work]], topic: str, scale: Scale
     """The figure of each way by its name: one run of each, then the next round."""
     runs: list[list[Run]] = [[] for _ in ways]
     for number in range(scale.rounds):
-        for (_, process, work), done in zip(ways, runs, strict=True):
-            done.append(run_alone(work, Turn(process, f"{topic}-{number}", scale)))
+        for way, ((_, process, work), done) in enumerate(zip(ways, runs, strict=True)):
+            done.append(run_alone(work, Turn(process, f"{topic}-{number}-{way}", scale)))
     return [
         figure_of(name, done, process.worst_delay_ms())
         for (name, process, _), done in zip(ways, runs, strict=True)

@@ -120,7 +120,7 @@ def document(
     """The whole result as it goes into the file."""
     return {
         **about,
-        "settings": dataclasses.asdict(scale),
+        "settings": dataclasses.asdict(dataclasses.replace(scale, pool=None)),
         "failures": failures,
         "lines": [
             {

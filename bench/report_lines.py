@@ -90,6 +90,8 @@ class EngineLine:
                 root = folder / f"{job}-{rows}"
                 hour = write(root, rows, folder)
                 for engine, spark_rows in ENGINES.items():
+                    if not is_full and job == TRACES_JOB and not spark_rows:
+                        continue  # the line before this one has it
                     name = f"KiteMQ, {job}, {rows:,} rows, {engine}"
                     runs = [
                         _job(name, job, root, hour, folder, spark_rows) for _ in range(scale.rounds)

@@ -256,7 +256,7 @@ async def _drained(client: Client) -> None:
     """Wait until neither group has anything left to do."""
     while True:
         lags = [await asyncio.to_thread(client.groups.lag, group) for group in (BOARD, AUDIT)]
-        if not any(lag.count + (lag.retry_waiting or 0) for lag in lags):
+        if not any(lag.count != 0 or lag.retry_waiting for lag in lags):
             return
         await asyncio.sleep(0.5)
 

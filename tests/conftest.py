@@ -3,8 +3,8 @@
 A skipped test proves nothing. And Playwright's blocking interface leaves an event loop running in
 the main thread for as long as a browser is open, where `asyncio.run` of another test would fail.
 
-Where two workers share the tests (pytest-xdist, `make test`), a module's stay together, since they
-share what was made ready for them.
+Where workers share the tests (pytest-xdist, `make test`), a module's stay together, since they
+share what was made ready for them; so do those of modules with one `xdist_group`.
 """
 
 import os
@@ -45,13 +45,15 @@ WIDE = (
 # What takes minutes comes before the rest of its kind, so that no worker ends alone with it.
 LONG = (
     "tests/analytics/test_cluster.py",
-    "tests/app/ui/test_browser.py",
+    "tests/rocketmq/",
     "tests/bench/test_quick.py",
     "tests/clients/test_consuming.py",
-    "tests/app/ui/test_hostile_pages.py",
+    "tests/app/ui/test_",
     "tests/remoting/test_java.py",
     "tests/remoting/test_mqadmin.py",
 )
+# Each of their tests makes ready what it needs, and is given to whichever worker is free.
+SINGLE = ("tests/attack/", "tests/rocketmq/test_master.py")
 FORBIDDEN = "skipped, and in CI nothing may be skipped"
 
 page_context.install()
@@ -121,8 +123,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"{repeated[0]}: of tests with one name workers run only the first")
     numbers: dict[tuple[str, int], int] = {}
     for item in items:
-        together = item.nodeid.partition("::")[0], _lateness(item)
-        item.add_marker(pytest.mark.xdist_group(numbers.setdefault(together, len(numbers))))
+        number = numbers.setdefault(_together(item), len(numbers))
+        item.add_marker(pytest.mark.xdist_group(number))
+
+
+def _together(item: pytest.Item) -> tuple[str, int]:
+    """What is equal for tests that one worker runs in a row: the name of that and its lateness."""
+    if item.nodeid.startswith(SINGLE):
+        return item.nodeid, 0
+    marker = item.get_closest_marker("xdist_group")
+    return marker.args[0] if marker else item.nodeid.partition("::")[0], _lateness(item)
 
 
 def _lateness(item: pytest.Item) -> int:

@@ -14,7 +14,8 @@ from app.cluster.replays.runner import ClusterReplayRunner
 from app.cluster.replays.shared_jobs import SharedJobs
 from app.cluster.reset_log import ResetLog
 from app.cluster.traffic import ClusterTraffic
-from app.cluster.verbs.broker_lists import ClusterBrokerLists, broker_warnings
+from app.cluster.verbs.broker_lists import broker_warnings
+from app.cluster.verbs.checks import ClusterChecks
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
 from app.cluster.verbs.group_lists import ClusterGroupLists
 from app.cluster.verbs.journeys import ClusterJourneys
@@ -32,9 +33,7 @@ from engine.message import Durability
 LOOK_S = 0.5  # that the health waits for a new look at the brokers
 
 
-class ClusterAdministration(
-    ClusterTopicLists, ClusterGroupLists, ClusterBrokerLists, Administration
-):
+class ClusterAdministration(ClusterTopicLists, ClusterGroupLists, ClusterChecks, Administration):
     """`Administration` of the cluster whose catalog a started `ClusterMessaging` has."""
 
     def __init__(self, catalog: ClusterCatalog, database: DatabaseWorker, clock: Clock) -> None:
@@ -43,7 +42,7 @@ class ClusterAdministration(
         marks, jobs, copies = LetterMarks(database), SharedJobs(database), JobCopies(catalog)
         ClusterTopicLists.__init__(self, catalog, census)
         ClusterGroupLists.__init__(self, catalog, census, self)
-        ClusterBrokerLists.__init__(self, catalog)
+        ClusterChecks.__init__(self, catalog)
         self.traffic, self.reset_log = ClusterTraffic(clock), ResetLog(database)
         self.members = ClusterMemberLists(catalog, census)
         self.dead_letters = letters = ClusterDeadLetterLists(catalog, self, marks, jobs)

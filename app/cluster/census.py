@@ -55,11 +55,9 @@ class BrokerTables(Generic[T]):
             raise broker_away(self._away[0])
         return tables
 
-    def check(self, brokers: Collection[str]) -> None:
-        """Raise ClusterUnreachable if one of these was away when the tables were read."""
-        for each in self._away:
-            if each in brokers:
-                raise broker_away(each)
+    def away(self, brokers: Collection[str]) -> list[str]:
+        """Those of these that were away when the tables were read."""
+        return [each for each in self._away if each in brokers]
 
     def forget(self) -> None:
         """Ask again when they are needed next."""
@@ -125,9 +123,9 @@ class ClusterCensus:
         return self._groups[1]
 
     async def offsets(self, group: str) -> dict[str, GroupOffsets]:
-        """How far a group is, by broker; Busy while one is away."""
+        """How far a group is, by broker; of one that is away, how far it last was."""
         with engine_errors():
-            tables = await self.offset_tables.whole()
+            tables = await self.offset_tables.all()
         return {broker: table.get(group, {}) for broker, table in tables.items()}
 
     async def readers(self, topic: str) -> list[str]:

@@ -39,6 +39,10 @@ class ClusterClient:
         self.locks = ClusterLocks(link)
         self.schedules = ClusterSchedules(link)
 
+    async def name_servers(self) -> dict[str, str]:
+        """All name servers, and why one does not answer; "" where it does."""
+        return await self._link.routes.failures()
+
     async def masters(self) -> list[str]:
         """The names of the brokers that take messages just now."""
         return await self._link.masters()

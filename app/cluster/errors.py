@@ -32,8 +32,16 @@ class ClusterNoAnswer(ClusterUnreachable):
     code = "cluster_no_answer"
 
 
+def away(broker: str) -> str:
+    """Why what only this broker can tell is unknown."""
+    return f"broker {broker} is away"
+
+
 def broker_away(broker: str) -> ClusterUnreachable:
     """The error of a question that only this broker can answer."""
-    return ClusterUnreachable(
-        f"broker {broker} is away", remedy="start it, or wait until it is back"
-    )
+    return missing_part(away(broker))
+
+
+def missing_part(unknown: str) -> ClusterUnreachable:
+    """The error of a question whose answer lacks a part; `unknown` says why."""
+    return ClusterUnreachable(unknown, remedy="start it, or wait until it is back")

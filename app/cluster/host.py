@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 from contextlib import suppress
 
 from app.cluster.administration import ClusterAdministration
@@ -10,7 +11,7 @@ from app.cluster.messaging import ClusterMessaging
 from app.cluster.traffic import ClusterTraffic
 from app.cluster.traffic_sampler import ClusterTrafficSampler
 from app.host import LoopPool
-from app.server_host import STOP_TIMEOUT_S, RollSource, ServerHost
+from app.server_host import STOP_TIMEOUT_S, DiskRoom, RollSource, ServerHost
 from app.tasks import end_tasks
 from engine.broker import LagStatistics
 from engine.clock import Clock
@@ -57,6 +58,9 @@ class ClusterHost(ServerHost):
 
     async def roll_source(self) -> RollSource:
         return self._roll_source
+
+    async def disk_room(self) -> DiskRoom:
+        return DiskRoom((await asyncio.to_thread(shutil.disk_usage, self.config.data)).free)
 
     @property
     def is_ready(self) -> bool:

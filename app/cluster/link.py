@@ -4,7 +4,13 @@ import asyncio
 from collections.abc import Mapping
 
 from app.cluster.connections import ConnectionPool
-from app.cluster.errors import ClusterError, ClusterRefused, ClusterUnreachable
+from app.cluster.errors import (
+    ClusterError,
+    ClusterNoAnswer,
+    ClusterRefused,
+    ClusterUnreachable,
+    broker_away,
+)
 from app.cluster.faults import FaultTable
 from app.cluster.routes import MASTER, TIMEOUT_S, RouteTable
 from protocol.remoting.codes import RequestCode, ResponseCode
@@ -39,9 +45,11 @@ class ClusterLink:
             return await self.ask_at(
                 address, code, fields, body=body, timeout_s=timeout_s, allowed=allowed
             )
-        except ClusterUnreachable:
+        except ClusterUnreachable as error:
             self.routes.doubt(broker)
-            raise
+            if member != MASTER or isinstance(error, ClusterNoAnswer):
+                raise
+            raise broker_away(broker) from error
 
     async def ask_at(
         self,

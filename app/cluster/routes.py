@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.cluster.connections import ConnectionPool
-from app.cluster.errors import ClusterError, ClusterRefused, ClusterUnreachable
+from app.cluster.errors import ClusterError, ClusterRefused, ClusterUnreachable, broker_away
 from protocol.remoting.codes import RequestCode, ResponseCode
 from protocol.remoting.frames import Command
 from protocol.remoting.loose_json import standard_json
@@ -31,6 +31,7 @@ Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 REFRESH_S = 30.0
 ROUTES_MAX = 100_000
+CHECK_S = 3.0  # of one that only asks whether a name server is there
 TIMEOUT_S = 10.0  # of any request; who listens no more is told by the connection
 ASIDE_BYTES = 256 * 1024
 
@@ -73,6 +74,21 @@ class RouteTable:
             f"no name server answers: {'; '.join(errors)}",
             remedy="check the addresses, and that the name servers run",
         )
+
+    async def failures(self) -> dict[str, str]:
+        """All name servers, and why one does not answer just now; "" where it does."""
+
+        async def failure(address: str) -> str:
+            try:
+                command = Command(RequestCode.GET_BROKER_CLUSTER_INFO, fields={})
+                await self._pool.ask(address, command, CHECK_S)
+            except ClusterUnreachable as error:
+                return error.detail
+            return ""
+
+        addresses = sorted(self._addresses)
+        answers = await asyncio.gather(*map(failure, addresses))
+        return dict(zip(addresses, answers, strict=True))
 
     async def ask_all(self, command: Command) -> list[Command]:
         """The answers of all name servers that give one; ClusterUnreachable if none does."""
@@ -137,7 +153,9 @@ class RouteTable:
             if broker_id == MASTER or known is None or broker_id in addresses:
                 known = fresh
         if known is None or broker_id not in known.broker_addrs:
-            raise ClusterUnreachable(f"broker {broker} has no member {broker_id} just now")
+            if broker_id == MASTER:
+                raise broker_away(broker)
+            raise ClusterUnreachable(f"broker {broker} has no slave {broker_id} just now")
         return known.broker_addrs[broker_id]
 
     def broker_at(self, address: str, broker_id: int) -> str:

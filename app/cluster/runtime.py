@@ -1,11 +1,14 @@
 """The figures that a broker gives of itself, as texts by RocketMQ's names."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
 
 from app.cluster.routes import decoded
 
+RUN_FOR = re.compile(r"\d+")
+RUN_UNITS_S = (86_400, 3_600, 60, 1)
 COUNTERS = ("YesterdayMorning", "TodayMorning", "TodayNow")  # since the start, in this order
 
 
@@ -31,6 +34,7 @@ class BrokerRuntime(msgspec.Struct, frozen=True):
     disk_ratio: float | None
     log_bytes: int | None
     log_end: int | None
+    now_ms: int | None = None  # by its clock, in whole seconds since it started
 
 
 def broker_runtime(table: Mapping[str, str]) -> BrokerRuntime:
@@ -53,7 +57,17 @@ def broker_runtime(table: Mapping[str, str]) -> BrokerRuntime:
         disk_ratio=disk_ratio if disk_ratio is not None and disk_ratio >= 0 else None,
         log_bytes=None if oldest is None or oldest < 0 else _less(end, oldest),
         log_end=end,
+        now_ms=_now_ms(table),
     )
+
+
+def _now_ms(table: Mapping[str, str]) -> int | None:
+    """When it started, and for how long it has run: [ 0 days, 1 hours, 20 minutes, 3 seconds ]."""
+    boot_ms, parts = _count(table, "bootTimestamp"), RUN_FOR.findall(table.get("runtime", ""))
+    if boot_ms is None or len(parts) != len(RUN_UNITS_S):
+        return None
+    run_s = sum(int(part) * unit for part, unit in zip(parts, RUN_UNITS_S, strict=True))
+    return boot_ms + run_s * 1000
 
 
 def _of_minute(table: Mapping[str, str], name: str) -> float | None:

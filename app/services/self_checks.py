@@ -1,18 +1,20 @@
 """The server's self-checks, each with its result, duration and time.
 
 Checks run on demand, and not again within `FRESH_MS`; each has a time limit, and a failure or
-timeout is a result like any other.
+timeout is a result like any other. What the engine behind the server cannot tell is unknown.
 """
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.administration import Administration
+from app.administration import Administration, Check, CheckResult
+from app.capabilities import LACKS, NOT_SUPPORTED, not_supported
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.server_host import ServerHost
+from engine.errors import EngineError
 from kitemq.model.server import CheckOutcome, SelfCheck
 
 FRESH_MS = 10_000
@@ -22,9 +24,6 @@ LOOP_LATE_S = 0.1
 CLOCK_STEP_S = 5.0
 PROBE = "self_check.part"
 PROBE_BYTES = b"written to see whether it can be\n"
-
-
-CheckResult = tuple[CheckOutcome, str]
 
 
 class SelfChecks:
@@ -85,9 +84,10 @@ class SelfChecks:
             self._run.cancel()
             await asyncio.wait({self._run})
 
-    def _checks(self) -> tuple[tuple[str, Callable[[], Awaitable[CheckResult]]], ...]:
+    def _checks(self) -> tuple[tuple[str, Check], ...]:
         return (
             ("engine", self._engine),
+            *self._administration.checks().items(),
             ("recovery", self._recovery),
             ("disk", self._disk),
             ("data_directory", self._directory),
@@ -100,7 +100,7 @@ class SelfChecks:
             ("exposure", self._exposure),
         )
 
-    async def _one(self, code: str, work: Callable[[], Awaitable[CheckResult]]) -> SelfCheck:
+    async def _one(self, code: str, work: Check) -> SelfCheck:
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         try:
@@ -108,6 +108,10 @@ class SelfChecks:
                 outcome, detail = await work()
         except TimeoutError:
             outcome, detail = CheckOutcome.FAILED, f"no result within {LIMIT_S:g} s"
+        except EngineError as error:
+            is_absent = error.code == NOT_SUPPORTED
+            outcome = CheckOutcome.UNKNOWN if is_absent else CheckOutcome.FAILED
+            detail = error.detail
         except (DatabaseError, OSError) as error:
             outcome, detail = CheckOutcome.FAILED, str(error)
         took_ms = round((loop.time() - begin_s) * 1000, 1)
@@ -122,7 +126,11 @@ class SelfChecks:
         return CheckOutcome.OK, "every service runs"
 
     async def _recovery(self) -> CheckResult:
-        damages = (await self._administration.health()).damages
+        health = await self._administration.health()
+        if health.log_bytes is None:
+            lack = LACKS["log_figures"]
+            raise not_supported(lack.detail, field="recovery", remedy=lack.remedy)
+        damages = health.damages
         if damages:
             first = damages[0]
             copy_note = f"; a copy is in {first.copy}" if first.copy else ""
@@ -133,12 +141,12 @@ class SelfChecks:
         return CheckOutcome.OK, "no damage was found at the start"
 
     async def _disk(self) -> CheckResult:
-        status = self._host.broker.retention.status()
-        if status.refusal:
-            return CheckOutcome.FAILED, status.refusal
-        if status.disk_free_bytes is None:
+        room = await self._host.disk_room()
+        if room.refusal:
+            return CheckOutcome.FAILED, room.refusal
+        if room.free_bytes is None:
             return CheckOutcome.UNKNOWN, "the operating system did not tell how full the disk is"
-        return CheckOutcome.OK, f"{status.disk_free_bytes:,} bytes are free, sends are accepted"
+        return CheckOutcome.OK, f"{room.free_bytes:,} bytes are free{room.note}"
 
     async def _directory(self) -> CheckResult:
         if self._probe is None or self._probe.done():

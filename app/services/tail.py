@@ -4,16 +4,21 @@ A tail has an offset for every queue. `mark` encodes all of them: a client that 
 resumes exactly there, without gaps or duplicates. A read covers at most COUNT_MAX messages and some
 milliseconds; a tail that is more than BEHIND_MAX messages behind skips ahead and reports the number
 of skipped messages.
+
+Queues that cannot be read for now, as those of a broker that is away, are left out and tried again:
+then they go on at their offset, and one that had none yet at the time when the tail began.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from app.messaging import Messaging
 from engine.broker import LongPoll, PullResult, PullStatus
-from engine.errors import Invalid
+from engine.errors import Busy, Invalid, TopicNotFound
 from engine.message import StoredMessage
 
 TOPICS_MAX = 8
@@ -25,6 +30,7 @@ READ_BYTES_MAX = 1024 * 1024
 BEHIND_MAX = 20_000
 CATCH_UP_COUNT = 2_000
 MARK_CHARS_MAX = 8_000
+AGAIN_S = 1.0  # at least, until a queue that could not be read is tried again
 
 Queue = tuple[str, int]
 
@@ -35,6 +41,7 @@ class TailBatch:
 
     `looked` messages were looked at, `skipped` passed over as the reader was too far behind,
     `gone` taken by retention or a purge before they were read. `mark` stands after all of it.
+    `unknown` says why some queues are left out, as broker b is away.
     """
 
     messages: list[StoredMessage]
@@ -43,6 +50,7 @@ class TailBatch:
     gone: int
     is_behind: bool
     mark: str
+    unknown: str = ""
 
     @property
     def has_news(self) -> bool:
@@ -59,6 +67,25 @@ class _Read:
     end: int = 0
     gone: int = 0
     is_more: bool = False
+
+
+class _Place(NamedTuple):
+    """Where to begin in a queue: an offset, or a time in ms."""
+
+    value: int
+    is_time: bool = False
+
+
+class _Absence:
+    """Why a queue cannot be read; due again after AGAIN_S, or twice as long as that took."""
+
+    def __init__(self, reason: str, took_s: float = 0.0) -> None:
+        self.reason = reason
+        self._due_s = time.monotonic() + max(AGAIN_S, 2 * took_s)
+
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._due_s
 
 
 class _Places:
@@ -87,6 +114,8 @@ class Tail:
             )
         self._since: dict[str, int] = {}
         self._offsets: dict[Queue, int] = {}
+        self._begin_ms: dict[Queue, int] = {}  # of queues whose offset is not known yet
+        self._absences: dict[Queue, _Absence] = {}
         self._first = 0
 
     @classmethod
@@ -98,35 +127,50 @@ class Tail:
         *,
         mark: str = "",
         lookback: int = 0,
+        now_ms: int,
     ) -> "Tail":
         """Begin at `mark`, or `lookback` messages before the end of every queue.
 
-        Raises TopicNotFound, Forbidden (closed for reading), Invalid (filter, mark, too many).
+        Raises TopicNotFound, Forbidden (closed for reading), Invalid (filter, mark, too many), Busy
+        where no queue can be read.
         """
         tail = cls(messaging, topics, filter)
-        await tail._begin(_parse_mark(mark, tail._topics), lookback)
+        await tail._begin(_parse_mark(mark, tail._topics), lookback, now_ms)
         return tail
 
-    async def _begin(self, offsets: dict[Queue, int], lookback: int) -> None:
+    async def _begin(self, places: dict[Queue, _Place], lookback: int, now_ms: int) -> None:
+        queues: list[Queue] = []
         for topic in self._topics:
             config = await self._messaging.topic(topic)
             self._since[topic] = config.since_position
-            self._offsets |= {(topic, queue): 0 for queue in range(config.read_queues)}
-        if len(self._offsets) > QUEUES_MAX:
+            queues += [(topic, queue) for queue in range(config.read_queues)]
+        if len(queues) > QUEUES_MAX:
             raise Invalid(
-                f"these topics have {len(self._offsets)} queues, a tail follows {QUEUES_MAX}",
+                f"these topics have {len(queues)} queues, a tail follows {QUEUES_MAX}",
                 field="topic",
                 remedy="follow fewer topics",
             )
         bounds = await asyncio.gather(
-            *(self._messaging.queue_bounds(*queue) for queue in self._offsets)
+            *(self._messaging.queue_bounds(*queue) for queue in queues), return_exceptions=True
         )
-        for queue, (first, end) in zip(list(self._offsets), bounds, strict=True):
-            # A queue that the mark does not know was added after it was made.
-            new = first if offsets else max(first, end - lookback)
-            self._offsets[queue] = offsets.get(queue, new)
+        for queue, each in zip(queues, bounds, strict=True):
+            place = places.get(queue)
+            if isinstance(each, Busy):
+                self._absences[queue] = _Absence(each.detail)
+            elif isinstance(each, BaseException):
+                raise each
+            elif place is None:
+                # A queue that the mark does not know was added after it was made.
+                place = _Place(each[0] if places else max(each[0], each[1] - lookback))
+            if place is None or place.is_time:
+                self._begin_ms[queue] = now_ms if place is None else place.value
+            else:
+                self._offsets[queue] = place.value
+        if len(self._absences) == len(queues):
+            raise next(each for each in bounds if isinstance(each, Busy))
         for topic in self._topics:
-            await self._messaging.pull(topic, 0, 0, count_max=1, filter=self._filter)
+            with suppress(Busy):  # said by the first read
+                await self._messaging.pull(topic, 0, 0, count_max=1, filter=self._filter)
 
     @property
     def mark(self) -> str:
@@ -144,8 +188,9 @@ class Tail:
     async def read(self) -> TailBatch:
         """The next messages, bounded; never waits. Raises TopicNotFound, Forbidden, Invalid."""
         await self._find_queues()
+        await self._find_offsets()
         until_s = time.perf_counter() + READ_S
-        share = max(4, COUNT_MAX // len(self._offsets))
+        share = max(4, COUNT_MAX // max(1, len(self._offsets)))
         turned = self._turned()
         # Of an engine behind a network all are under way at once; the embedded one answers in turn.
         parts = await asyncio.gather(*(self._read(queue, share, until_s) for queue in turned))
@@ -161,6 +206,7 @@ class Tail:
             gone=gone,
             is_behind=any(self._offsets[queue] < read.end for queue, read in reads.items()),
             mark=self.mark,
+            unknown=next((each.reason for each in self._absences.values()), ""),
         )
 
     def park(self, wake: Callable[[], None]) -> _Places:
@@ -168,6 +214,8 @@ class Tail:
         places = _Places()
         try:
             for (topic, queue), offset in self._offsets.items():
+                if (topic, queue) in self._absences:
+                    continue
                 places.parked.append(
                     self._messaging.wait_to_pull(topic, queue, offset, self._filter, wake)
                 )
@@ -180,36 +228,81 @@ class Tail:
 
     def _mark(self, offsets: dict[Queue, int]) -> str:
         numbers = {topic: number for number, topic in enumerate(self._topics)}
-        return ".".join(
-            f"{numbers[topic]}-{queue}-{offset}" for (topic, queue), offset in offsets.items()
-        )
+        known = [f"{numbers[topic]}-{queue}-{at}" for (topic, queue), at in offsets.items()]
+        times = [f"{numbers[topic]}-{queue}-t{at}" for (topic, queue), at in self._begin_ms.items()]
+        return ".".join(known + times)
 
     async def _find_queues(self) -> None:
         """Topics may get more queues while they are followed, or fewer, or be made anew."""
         for topic in self._topics:
-            config = await self._messaging.topic(topic)
-            followed = [queue for name, queue in self._offsets if name == topic]
+            try:
+                config = await self._messaging.topic(topic)
+            except Busy:
+                continue  # what can be read says more
+            except TopicNotFound:
+                if not any(name == topic for name, _ in self._absences):
+                    raise
+                continue  # no broker that has it is there
+            followed = [queue for name, queue in [*self._offsets, *self._begin_ms] if name == topic]
             is_another = config.since_position != self._since[topic]
             self._since[topic] = config.since_position
             for queue in followed:
                 if is_another or queue >= config.read_queues:
-                    del self._offsets[(topic, queue)]
+                    for each in (self._offsets, self._begin_ms, self._absences):
+                        each.pop((topic, queue), None)
             for queue in range(config.read_queues):
-                if len(self._offsets) < QUEUES_MAX:
+                if len(self._offsets) < QUEUES_MAX and (topic, queue) not in self._begin_ms:
                     self._offsets.setdefault((topic, queue), 0)
 
+    async def _find_offsets(self) -> None:
+        """Ask where queues begin that could not be asked before."""
+
+        async def find(queue: Queue) -> None:
+            with self._attempt(queue):
+                at = await self._messaging.offset_at_time(*queue, self._begin_ms[queue])
+                self._offsets[queue] = at
+                del self._begin_ms[queue]
+
+        await asyncio.gather(*(find(each) for each in list(self._begin_ms) if self._is_due(each)))
+
+    def _is_due(self, queue: Queue) -> bool:
+        return queue not in self._absences or self._absences[queue].is_due
+
+    @contextmanager
+    def _attempt(self, queue: Queue) -> Iterator[None]:
+        """Note whether the queue can be read; one that waits for an answer is tried less often."""
+        began_s = time.monotonic()
+        try:
+            yield
+        except Busy as error:
+            reason = error.detail
+        except TopicNotFound:  # no broker that has it is there
+            if queue not in self._absences:
+                raise
+            reason = self._absences[queue].reason
+        else:
+            self._absences.pop(queue, None)
+            return
+        self._absences[queue] = _Absence(reason, took_s=time.monotonic() - began_s)
+
     def _turned(self) -> list[Queue]:
-        """All queues, each time beginning with another one: no busy queue starves the others."""
-        queues = list(self._offsets)
-        self._first = (self._first + 1) % len(queues)
+        """The queues to read, each time beginning with another one: no busy one starves others."""
+        queues = [each for each in self._offsets if self._is_due(each)]
+        self._first = (self._first + 1) % max(1, len(queues))
         return queues[self._first :] + queues[: self._first]
 
     async def _read(self, queue: Queue, count_max: int, until_s: float) -> _Read:
         """Read one queue, at least one pull of it from an offset that it has."""
-        if time.perf_counter() >= until_s:
-            count_max = 1
         offset = self._offsets[queue]
         read = _Read(begin=offset, following=offset)
+        with self._attempt(queue):
+            await self._pull(queue, read, count_max, until_s)
+        read.end = max(read.end, read.following)
+        return read
+
+    async def _pull(self, queue: Queue, read: _Read, count_max: int, until_s: float) -> None:
+        if time.perf_counter() >= until_s:
+            count_max = 1
         room = READ_BYTES_MAX // len(self._offsets) + 1
         while True:
             want = min(PULL_MAX, count_max - len(read.messages))
@@ -223,7 +316,7 @@ class Tail:
             read.is_more = read.following < read.end
             is_full = len(read.messages) >= count_max or room <= 0
             if not read.is_more or is_full or time.perf_counter() >= until_s:
-                return read
+                return
 
     def _take(self, read: _Read, result: PullResult) -> bool:
         """Record the result of a pull; False if it only reported the queue's begin."""
@@ -272,15 +365,18 @@ def _is_cut(read: _Read) -> bool:
     return read.is_more and bool(read.messages)
 
 
-def _parse_mark(text: str, topics: Sequence[str]) -> dict[Queue, int]:
-    """The offsets in a mark; raises Invalid."""
+def _parse_mark(text: str, topics: Sequence[str]) -> dict[Queue, _Place]:
+    """The offsets and times in a mark; raises Invalid."""
     if not text:
         return {}
     try:
-        parts = [tuple(map(int, item.split("-"))) for item in text[:MARK_CHARS_MAX].split(".")]
-        offsets = {(topics[number], queue): offset for number, queue, offset in parts}
+        parts = [item.split("-") for item in text[:MARK_CHARS_MAX].split(".")]
+        places = {
+            (topics[int(number)], int(queue)): _Place(int(at.removeprefix("t")), at[:1] == "t")
+            for number, queue, at in parts
+        }
     except (ValueError, IndexError):
-        offsets = {("", -1): -1}
-    if any(queue < 0 or not 0 <= offset < 1 << 62 for (_, queue), offset in offsets.items()):
+        places = {("", -1): _Place(-1)}
+    if any(queue < 0 or not 0 <= at.value < 1 << 62 for (_, queue), at in places.items()):
         raise Invalid("that is no mark of a tail", field="from", remedy="begin at the newest")
-    return offsets
+    return places

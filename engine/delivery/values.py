@@ -132,7 +132,8 @@ class GroupLag(msgspec.Struct, frozen=True):
     """The same over all queues of a group; `retry_waiting` are in the delay levels, besides.
 
     `counts` is ALL where it is for any queue. Of the `dead` ones `resent` were sent again by
-    replay jobs, and `dismissed` need no action.
+    replay jobs, and `dismissed` need no action. `unknown` says why queues are missing, which the
+    sums lack, too; "" where these are all.
     """
 
     queues: list[QueueLag]
@@ -144,6 +145,7 @@ class GroupLag(msgspec.Struct, frozen=True):
     counts: LagBasis = LagBasis.ALL
     dismissed: int = 0
     resent: int = 0
+    unknown: str = ""
 
     @property
     def dead_open(self) -> int:

@@ -31,10 +31,14 @@ class QueueContent(msgspec.Struct, frozen=True):
 
 
 class TopicStats(msgspec.Struct, frozen=True):
-    """All queues of a topic; `messages` is how many can be read."""
+    """All queues of a topic; `messages` is how many can be read.
+
+    `unknown` says why others are missing; "" where these are all.
+    """
 
     queues: list[QueueStats]
     messages: int
+    unknown: str = ""
 
 
 class TopicVerbs(Verbs):

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -30,6 +30,7 @@ ROUND_S = 2.0
 TELL_S = 5.0
 TIMEOUT_S = 60.0
 QUIET_S = 60.0
+Answer = TypeVar("Answer", TopicDetail, Lag)
 COUNT_MAX = 1000  # of waiting messages and open transactions that are counted
 
 
@@ -162,16 +163,23 @@ class _Source:
         return [each async for each in self._client.topics.list(system=True)]
 
     async def topic(self, name: str) -> TopicDetail:
-        return await self._client.topics.get(name)
+        return _whole(await self._client.topics.get(name))
 
     async def groups(self) -> Sequence[Group]:
         return [each async for each in self._client.groups.list()]
 
     async def lag(self, group: str) -> Lag:
-        return await self._client.groups.lag(group)
+        return _whole(await self._client.groups.lag(group))
 
     async def pull(self, topic: str, queue: int, offset: int, *, limit: int) -> PullPage:
         return await self._client.messages.pull(topic, queue, offset, limit=limit)
+
+
+def _whole(answer: Answer) -> Answer:
+    """The answer; Busy where queues are missing in it."""
+    if answer.unknown:
+        raise Busy(answer.unknown, remedy="wait until it is back")
+    return answer
 
 
 async def _left(client: AsyncClient) -> dict[str, int]:

@@ -11,7 +11,7 @@ from kitemq.background import together
 from kitemq.backoff import Backoff
 from kitemq.commands.command import ClientCommand, CommandOptions, argument, flag, option
 from kitemq.commands.consume import FILTER_HELP, human_line
-from kitemq.commands.output import Exit, Output
+from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Busy, Unreachable
 from kitemq.model.topics import QueueStats
 
@@ -48,11 +48,13 @@ async def _tail(options: TailOptions, output: Output) -> int:
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with AsyncClient(options.server) as client:
-        queues = (await client.topics.get(options.topic)).queues
+        topic = await client.topics.get(options.topic)
+        if topic.unknown:
+            note(f"{topic.unknown}: its queues are not followed")
         follower = _Follower(client, options, output)
         tasks = [
             asyncio.create_task(follower.follow(each.queue, _start(options, each)))
-            for each in queues
+            for each in topic.queues
             if options.queue in (None, each.queue)
         ]
         with contextlib.suppress(_Enough, asyncio.CancelledError):

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from kitemq.model.values import NULL_IF_UNKNOWN, Int64, OffsetText
+from kitemq.model.values import NULL_IF_UNKNOWN, QUEUES_MISSING, Int64, OffsetText
 
 ClientName = Annotated[
     str, Meta(max_length=255, description="Whose progress, where the group broadcasts.")
@@ -49,18 +49,19 @@ class QueueLag(msgspec.Struct, frozen=True):
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """The lag of a group."""
+    """The lag of a group, of the brokers that are there."""
 
     group: str
-    count: int
+    count: Annotated[int | None, Meta(description="Null while a queue is missing.")]
     inflight: Annotated[int | None, Meta(description=NULL_IF_UNKNOWN)]
     retry_waiting: Annotated[int | None, Meta(description=NULL_IF_UNKNOWN)]
-    dead: int
+    dead: Annotated[int | None, Meta(description="Null while a queue is missing.")]
     dismissed: Annotated[int, Meta(description="Of the dead ones, those that are dismissed.")]
     resent: Annotated[int, Meta(description="Of the dead ones, those that were sent again.")]
     oldest_age_ms: int | None
     counts: Annotated[LagBasis, Meta(description="all where it is for any queue.")]
     queues: list[QueueLag]
+    unknown: Annotated[str, Meta(description=QUEUES_MISSING)] = ""
 
 
 class QueueOffset(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from kitemq.model.values import Int64, Milliseconds
+from kitemq.model.values import QUEUES_MISSING, Int64, Milliseconds
 
 IMPORT_CHARS_MAX = 4 * 2**20
 
@@ -119,10 +119,11 @@ class QueueStats(msgspec.Struct, frozen=True):
 
 
 class TopicDetail(Topic, frozen=True):
-    """A topic with its queues."""
+    """A topic with its queues, of the brokers that are there."""
 
-    messages: int
+    messages: Annotated[int | None, Meta(description="Null while a queue is missing.")]
     queues: list[QueueStats]
+    unknown: Annotated[str, Meta(description=QUEUES_MISSING)] = ""
 
 
 class TopicPage(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 NULL_IF_UNKNOWN = "Null where the engine cannot tell it, as a RocketMQ cluster."
+QUEUES_MISSING = "Why queues are missing, as broker b is away; empty where these are all."
 
 OFFSET_MAX = 2**63 - 1
 

@@ -68,7 +68,7 @@ def test_a_standby_is_equal_to_its_leader_whichever_of_them_dies(
     assert not load.errors, said
     until(lambda: not differences(leader, standby), f"{said}: they never became equal", EQUAL_S)
     with leader.client() as client:
-        count = client.topics.get(PLAIN).messages
+        count = client.topics.get(PLAIN).messages or 0
     leader.kill()
     standby.kill()
     assert differences(leader, standby) == "", said

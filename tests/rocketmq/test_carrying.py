@@ -30,7 +30,6 @@ from tests.rocketmq.messages import QUEUES, SHORT_MS, rows, uniq
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.crash,
-    pytest.mark.xdist_group("rocketmq"),
     pytest.mark.timeout(600),
 ]
 

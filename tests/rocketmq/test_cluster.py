@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.crash,
     pytest.mark.anyio,
-    pytest.mark.xdist_group("rocketmq"),
     pytest.mark.timeout(600),
 ]
 LIMIT_S = 90.0

@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.crash,
     pytest.mark.spark,
     pytest.mark.anyio,
-    pytest.mark.xdist_group("rocketmq"),
     pytest.mark.timeout(900),
 ]
 TOPIC, GROUP = "flights", "flights-board"

@@ -31,7 +31,6 @@ from tests.rocketmq.cluster import ApacheCluster, missing_cluster
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.crash,
-    pytest.mark.xdist_group("rocketmq"),
     pytest.mark.timeout(1500),
 ]
 SEGMENT_BYTES = 1024 * 1024

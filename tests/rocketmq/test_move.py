@@ -30,7 +30,6 @@ from tests.rocketmq.cluster import ApacheCluster, missing_cluster
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.crash,
-    pytest.mark.xdist_group("rocketmq"),
     pytest.mark.timeout(900),
 ]
 QUEUES = 3

@@ -6,14 +6,12 @@ Its REST, its WebSocket and the SDK on top of them; and a broker that is killed 
 import html
 import json
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -152,70 +150,6 @@ def test_the_websocket_sends_and_delivers(server: Gateway, topic: str, group: st
         assert settled["results"] == [{"result": "done"}]
 
 
-class Checks(BaseHTTPRequestHandler):
-    """A producer's own server, which is asked what became of a transaction."""
-
-    decisions: ClassVar[dict[str, str]] = {}  # by the message's body
-    asked: ClassVar[list[dict[str, Any]]] = []
-
-    def do_POST(self) -> None:
-        check = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.asked.append(check)
-        decision = self.decisions.get(check["message"]["body"], "unknown")
-        answer = json.dumps({"decision": decision}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def callback() -> Iterator[str]:
-    """The address of such a server."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Checks) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_port}/check"
-        http.shutdown()
-        thread.join()
-
-
-def test_a_callback_answers_what_the_brokers_ask_before_and_after_a_restart(
-    cluster: ApacheCluster, tmp_path: Path, group: str, callback: str
-) -> None:
-    topic, producers = f"topic-{group}", f"producers-{group}"
-    path = f"/transactions/callbacks/{producers}"
-
-    def begin(server: Gateway, *texts: str) -> None:
-        halves = [{"body": each, "transaction_group": producers} for each in texts]
-        server.api("POST", f"/topics/{topic}/messages", {"messages": halves})
-
-    def is_asked(text: str) -> bool:
-        return any(check["message"]["body"] == text for check in list(Checks.asked))
-
-    Checks.decisions.update({"kept": "commit", "dropped": "rollback"})
-    with Gateway(tmp_path / "data", cluster.name_server) as server:
-        server.api("POST", "/topics", {"name": topic, "type": "TRANSACTION"})
-        server.api("PUT", path, {"url": callback})
-        begin(server, "kept", "dropped", "later")
-        until(lambda: is_asked("later") and is_asked("dropped"), limit_s=LIMIT_S)
-    Checks.decisions["later"] = "commit"  # while nobody is there to be asked
-    with Gateway(tmp_path / "data", cluster.name_server) as server:
-        assert server.api("GET", path)["url"] == callback
-        texts = set[str]()
-        asking = {"topic": topic, "max": 10, "wait_ms": 5000}
-        while texts != {"kept", "later"}:
-            got = server.api("POST", f"/groups/{group}/receive", asking)["deliveries"]
-            texts |= {each["body"] for each in got}
-        server.ask("DELETE", f"/api/v1{path}")
-        assert server.ask("GET", f"/api/v1{path}")[0] == 404
-    [check] = [each for each in Checks.asked if each["message"]["body"] == "kept"][:1]
-    assert (check["producer_group"], check["message"]["topic"]) == (producers, topic)
-
-
 def test_what_the_cluster_cannot_do_is_refused_by_its_name(server: Gateway, topic: str) -> None:
     for path in ("/traces/status", "/retention"):
         status, answer = server.ask("GET", f"/api/v1{path}")
@@ -346,12 +280,31 @@ def test_lists_and_the_page_of_brokers_say_who_is_away(
             assert "<h1" in page(server, path)
         assert "Some figures are unknown: broker b is away." in page(server, f"/topics?q={topic}")
         assert topic in [each["name"] for each in server.api("GET", f"/topics?q={topic}")["items"]]
+        assert_others_are_told(server, topic, group)
         # What a sample of the traffic had is told until the next, ten seconds later.
         until(lambda: topic not in metrics(server), limit_s=LIMIT_S)
     finally:
         cluster.restart("b")
     until(lambda: of("b")["reachable"] and not status(), limit_s=LIMIT_S)
     until(lambda: server.ask("GET", "/readyz")[1]["warnings"] == {}, limit_s=LIMIT_S)
+
+
+def assert_others_are_told(server: Gateway, topic: str, group: str) -> None:
+    """Of one topic and one group what broker a knows is there while b is away."""
+    reason = "broker b is away"
+    detail = server.api("GET", f"/topics/{topic}")
+    assert (detail["messages"], detail["unknown"]) == (None, reason)
+    assert [each["queue"] for each in detail["queues"]] == [0, 2]
+    lag = server.api("GET", f"/groups/{group}/lag")
+    assert (lag["count"], lag["dead"], lag["unknown"]) == (None, None, reason)
+    ends = [int(each["max_offset"]) for each in detail["queues"]]
+    assert [each["count"] for each in lag["queues"]] == ends
+    for path in (f"/topics/{topic}", f"/groups/{group}"):
+        assert f"Some figures are unknown: {reason}." in page(server, path)
+    checks = {each["code"]: each for each in server.api("GET", "/self-checks")["items"]}
+    assert checks["name_servers"]["outcome"] == checks["broker_clocks"]["outcome"] == "ok"
+    assert checks["brokers"]["outcome"] == "warning"
+    assert "broker b: it does not answer" in checks["brokers"]["detail"]
 
 
 def test_nothing_accepted_is_missing_though_a_broker_is_killed(

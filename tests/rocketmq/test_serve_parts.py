@@ -7,7 +7,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from app.cluster.client import ClusterClient
 from app.cluster.messages import NewClusterMessage
@@ -56,6 +56,63 @@ def test_a_tail_has_what_is_stored_at_both_brokers(server: Gateway, topic: str) 
     assert {int(each["place"].split(":")[0]) % 2 for each in rows} == {0, 1}  # of both brokers
     times = [each["at"] for each in rows]
     assert times == sorted(times)
+
+
+class FollowedTail:
+    """A tail of a page's stream, and the bodies that it told."""
+
+    def __init__(self, server: Gateway, topic: str) -> None:
+        self._address = f"{server.url}/tail/stream?topic={topic}"
+        self.bodies: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._answer = urllib.request.urlopen(self._address, timeout=LIMIT_S)
+        assert self._answer.readline().startswith(b"retry:")
+        self._events = events(self._answer)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._answer.close()
+
+    def read_until(self, text: str, unknown: str) -> None:
+        """It tells a message, and who is away."""
+        for event in self._events:
+            assert "detail" not in event, event  # it is over
+            self.bodies += [each["body"] for each in event["rows"]]
+            if (not text or text in self.bodies) and event["unknown"] == unknown:
+                return
+
+
+def test_a_tail_goes_on_with_the_other_broker_and_takes_up_the_one_that_is_back(
+    server: Gateway, cluster: ApacheCluster, topic: str
+) -> None:
+    def send(text: str, queue: int) -> None:
+        """Until it is accepted: a broker that came back takes messages a moment later."""
+        path = f"/api/v1/topics/{topic}/messages"
+        new = {"messages": [{"body": text, "queue": queue}]}
+        until(lambda: server.ask("POST", path, new)[0] == 201, limit_s=LIMIT_S)
+
+    away, is_back = "broker b is away", False
+    send("before", 1)
+    with FollowedTail(server, topic) as tail:
+        send("both", 1)
+        tail.read_until("both", "")
+        cluster.kill("b")
+        try:
+            send("of a", 0)
+            tail.read_until("of a", away)
+            with FollowedTail(server, topic) as late:
+                late.read_until("", away)
+                cluster.restart("b")
+                is_back = True
+                send("back", 1)
+                tail.read_until("back", "")
+                late.read_until("back", "")
+        finally:
+            if not is_back:
+                cluster.restart("b")
+    assert tail.bodies == ["both", "of a", "back"]
+    assert late.bodies == ["back"]
 
 
 def test_a_topic_is_searched_by_content_and_exported(server: Gateway, topic: str) -> None:

@@ -23,7 +23,6 @@ from tests.rocketmq.apache import HEAP, LIB, QUICK, missing
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.crash,
-    pytest.mark.xdist_group("rocketmq"),
     pytest.mark.timeout(600),
 ]
 

@@ -22,9 +22,14 @@ operations = Operations("groups")
 
 @operations.get("/groups/{group}/lag", needs=Action.READ)
 async def get_lag(call: Call[None, None]) -> Lag:
-    """Get a group's lag, queue by queue."""
+    """Get a group's lag, queue by queue.
+
+    While a broker of a cluster is away, `unknown` says so, and its queues are missing.
+    """
     name = call.path("group")
-    return convert(await call.administration.lag(name), Lag, group=name)
+    lag = await call.administration.present_lag(name)
+    sums = dict.fromkeys(("count", "dead", "oldest_age_ms") if lag.unknown else ())
+    return convert(lag, Lag, group=name, **sums)
 
 
 @operations.get("/groups/{group}/offsets", needs=Action.READ, example="?topic=orders")

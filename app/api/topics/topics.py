@@ -74,11 +74,16 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
 
 @operations.get("/topics/{topic}", needs=Action.READ)
 async def get_topic(call: Call[None, None]) -> TopicDetail:
-    """Look at one topic with its queues."""
+    """Look at one topic with its queues.
+
+    While a broker of a cluster is away, `unknown` says so, and its queues are missing.
+    """
     name = call.path("topic")
     config = await call.administration.topic(name)
-    stats = await call.administration.topic_stats(name)
-    return convert(topic_out(config), TopicDetail, messages=stats.messages, queues=stats.queues)
+    stats = await call.administration.present_stats(name)
+    messages = None if stats.unknown else stats.messages
+    parts = {"queues": stats.queues, "messages": messages, "unknown": stats.unknown}
+    return convert(topic_out(config), TopicDetail, **parts)
 
 
 @operations.patch(

@@ -53,6 +53,7 @@ EXAMINED_MAX = 500  # for one page or tally ...
 EXAMINED_BYTES_MAX = 1024 * 1024  # ... and their records' size, but for the first
 READ_AT_ONCE = 32
 CUTS_MAX = 10_000
+LISTED_MAX = 100_000
 AHEAD_MS = 86_400_000  # by which a broker's clock may be ahead of ours
 SETTLE_MS = 2_000  # by which brokers' clocks may differ, and a letter is listed later
 SWEPT_MAX = 200
@@ -83,6 +84,8 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
         self._marks = marks
         self._jobs = jobs
         self._settled: dict[ClusterQueue, int] = {}  # an end before which all have numbers
+        # By group and number where a record lies that was listed: queue, offset, position.
+        self._listed: OrderedDict[tuple[str, int], tuple[int, int, int]] = OrderedDict()
         # Where a sequence is cut, by group and number: one offset for each of its queues.
         self._cuts: OrderedDict[tuple[str, int], list[int]] = OrderedDict()
 
@@ -132,8 +135,17 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
         return DeadLetterSweep(numbers, number if number > first else None)
 
     async def get(self, group: str, offset: int) -> DeadLetter:
-        """One dead letter by its number; raises GroupNotFound, MessageNotFound."""
-        queues = await self._queues(group)
+        """One dead letter by its number; raises GroupNotFound, MessageNotFound, Busy.
+
+        One that was listed here is told while a broker without it is away.
+        """
+        try:
+            queues = await self._queues(group)
+        except Busy:
+            letter = await self._listed_before(group, offset)
+            if letter is None:
+                raise
+            return letter
         first, end = _bounds(queues)
         if first <= offset < end:
             async for stored, number in self._newest_first(group, queues, offset + 1, count_max=1):
@@ -335,6 +347,7 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
             stored = heads[index].pop(0)
             cut[index] = stored.offset + 1
             letters[sum(cut) - 1] = stored
+            self._note(group, sum(cut) - 1, stored)
             number = sum(cut)
         self._remember(group, number, cut)
         return letters, end if until == high and end > high else number
@@ -378,6 +391,7 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
             cut[index] = stored.offset
             number = sum(cut)
             self._remember(group, number, cut)
+            self._note(group, number, stored)
             yield stored, number
 
     async def _fill(
@@ -450,6 +464,24 @@ class ClusterDeadLetterLists(ClusterPart, DeadLetterLists):
 
         with engine_errors():
             return list(await asyncio.gather(*map(offset, queues)))
+
+    def _note(self, group: str, number: int, stored: StoredMessage) -> None:
+        self._listed[group, number] = stored.queue, stored.offset, stored.position
+        while len(self._listed) > LISTED_MAX:
+            self._listed.popitem(last=False)
+
+    async def _listed_before(self, group: str, number: int) -> DeadLetter | None:
+        """A letter that was listed here, if it is there still; Busy while its broker is away."""
+        if (group, number) not in self._listed:
+            return None
+        queue, offset, position = self._listed[group, number]
+        place = self._numbers.place(f"{DEAD_LETTER_PREFIX}{group}", queue)
+        with engine_errors():
+            page = await self._client.reads.pull(place, offset, count_max=1)
+        there = [self._stored(each) for each in page.messages]
+        records = [(each, number) for each in there if each.position == position]
+        states = await self._states(group, number, number + 1)
+        return next(iter(await self._letters(group, records, states)), None)
 
     def _remember(self, group: str, number: int, cut: list[int]) -> None:
         self._cuts[group, number] = list(cut)

@@ -14,10 +14,10 @@ from app.capabilities import require
 from app.cluster.catalog import ClusterCatalog, NamedCache
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
-from app.cluster.errors import ClusterError
+from app.cluster.errors import ClusterError, away
 from app.cluster.groups import ClusterGroup, GroupOffsets
 from app.cluster.routes import ClusterQueue
-from app.cluster.verbs.part import ClusterPart, all_of
+from app.cluster.verbs.part import ClusterPart, all_of, whole
 from app.cluster.verbs.topic_lists import ClusterTopicLists
 from app.pause import Pause
 from engine.broker import (
@@ -27,6 +27,7 @@ from engine.broker import (
     GroupLag,
     QueueLag,
     QueueStats,
+    TopicStats,
     changed_group,
     check_group,
     group_exists,
@@ -61,19 +62,28 @@ class ClusterGroupLists(ClusterPart):
 
     async def lag(self, group: str) -> GroupLag:
         """The lag of a group; GroupNotFound, Busy while a broker is away."""
+        return whole(await self.present_lag(group))
+
+    async def present_lag(self, group: str) -> GroupLag:
+        """The same of the brokers that are there; GroupNotFound."""
         await self._catalog.group(group)
         offsets = await self._census.offsets(group)
         names = sorted({topic for topics in offsets.values() for topic in topics})
-        results = await all_of(self._topic_lag(group, each, offsets) for each in names)
-        queues = await self._with_ages(group, [each for result in results for each in result])
+        missing = self._census.offset_tables.away(self._numbers.brokers)
+        there = {broker: each for broker, each in offsets.items() if broker not in missing}
+        results = await all_of(self._topic_lag(group, each, there) for each in names)
+        dead = await self._dead(group)
+        reasons = [*map(away, missing), *(why for _, why in results), dead.unknown]
+        queues = await self._with_ages(group, [each for lags, _ in results for each in lags])
         oldest = [each.oldest_ms for each in queues if each.oldest_ms is not None]
         return GroupLag(
             queues=queues,
             count=sum(each.count for each in queues),
             inflight=None,
             retry_waiting=None,
-            dead=await self._dead(group),
+            dead=dead.messages,
             oldest_age_ms=max(0, self._catalog.now_ms() - min(oldest)) if oldest else None,
+            unknown=next(filter(None, reasons), ""),
         )
 
     async def current_offsets(self) -> dict[str, dict[tuple[str, int], int]]:
@@ -185,17 +195,19 @@ class ClusterGroupLists(ClusterPart):
 
     async def _topic_lag(
         self, group: str, topic: str, offsets: dict[str, GroupOffsets]
-    ) -> list[QueueLag]:
+    ) -> tuple[list[QueueLag], str]:
+        """The lag in a topic's queues on brokers that tell offsets, and why others are missing."""
         try:
-            stats = await self._topic_lists.topic_stats(topic)
+            stats = await self._topic_lists.present_stats(topic)
         except TopicNotFound:
-            return []  # deleted; brokers forget its offsets later
+            return [], ""  # deleted; brokers forget its offsets later
         lags = []
         for each in stats.queues:
             place = self._numbers.place(topic, each.queue)
-            committed = offsets[place.broker].get(topic, {}).get(place.queue, each.min_offset)
-            lags.append(_queue_lag(topic, each, committed))
-        return lags
+            if place.broker in offsets:
+                committed = offsets[place.broker].get(topic, {}).get(place.queue, each.min_offset)
+                lags.append(_queue_lag(topic, each, committed))
+        return lags, stats.unknown
 
     async def _with_ages(self, group: str, lags: list[QueueLag]) -> list[QueueLag]:
         """The same with the time of the oldest message that is not consumed, where it is known."""
@@ -230,11 +242,11 @@ class ClusterGroupLists(ClusterPart):
                 ages[queue] = first_ms
         return ages
 
-    async def _dead(self, group: str) -> int:
+    async def _dead(self, group: str) -> TopicStats:
         try:
-            return (await self._topic_lists.topic_stats(f"{DEAD_LETTER_PREFIX}{group}")).messages
+            return await self._topic_lists.present_stats(f"{DEAD_LETTER_PREFIX}{group}")
         except TopicNotFound:
-            return 0
+            return TopicStats([], 0)
 
 
 def _queue_lag(topic: str, stats: QueueStats, committed: int) -> QueueLag:

@@ -7,14 +7,17 @@ from typing import Any, TypeVar
 
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.client import ClusterClient
+from app.cluster.engine_errors import as_engine_error
+from app.cluster.errors import missing_part
 from app.cluster.messages import ClusterMessage
 from app.cluster.numbering import QueueNumbers
 from app.cluster.routes import ClusterQueue
 from app.tasks import end_tasks
-from engine.broker import RETRY_PREFIX
+from engine.broker import RETRY_PREFIX, GroupLag, TopicStats
 from engine.message import StoredMessage
 
 T = TypeVar("T")
+F = TypeVar("F", TopicStats, GroupLag)
 AT_ONCE = 64  # requests of one call
 # What Apache's brokers note on every message: nothing that its producer said.
 BROKERS_NOTES = re.compile(rb"(?<![^\x02])(?:MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*\x02?")
@@ -75,6 +78,13 @@ def stored_message(
         store_host=message.store_host,
         prepared_position=record.prepared_position,
     )
+
+
+def whole(figures: F) -> F:
+    """The figures; Busy where some are missing."""
+    if figures.unknown:
+        raise as_engine_error(missing_part(figures.unknown))
+    return figures
 
 
 async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -8,10 +8,10 @@ from app.capabilities import require
 from app.cluster.catalog import ClusterCatalog, NamedCache
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
-from app.cluster.errors import ClusterUnreachable, broker_away
+from app.cluster.errors import ClusterUnreachable, away
 from app.cluster.routes import ClusterQueue
 from app.cluster.topics import QueueOffsets
-from app.cluster.verbs.part import ClusterPart
+from app.cluster.verbs.part import ClusterPart, whole
 from engine.broker import (
     QueueStats,
     TopicConfig,
@@ -52,12 +52,16 @@ class ClusterTopicLists(ClusterPart):
 
     async def topic_stats(self, name: str) -> TopicStats:
         """Offsets and last times of its queues; TopicNotFound, Busy while a broker is away."""
+        return whole(await self._stats.get(name))
+
+    async def present_stats(self, name: str) -> TopicStats:
+        """The same of the brokers that are there; TopicNotFound."""
         return await self._stats.get(name)
 
     async def current_stats(self, name: str) -> TopicStats:
         """The same, as its brokers have them now."""
         self._stats.forget(name)
-        return await self._stats.get(name)
+        return await self.topic_stats(name)
 
     async def groups_of(self, topic: str) -> Sequence[str]:
         """Names of the groups that have consumed from a topic."""
@@ -126,24 +130,28 @@ class ClusterTopicLists(ClusterPart):
         except TopicNotFound:
             brokers = set()
         brokers |= set(await self._census.holders(name))
+        missing = self._census.topic_tables.away(brokers)  # does not wait for them once more
+        there = sorted(brokers.difference(missing))
         with engine_errors("topic"):
-            self._census.topic_tables.check(brokers)  # does not wait for it once more
-            answers = await asyncio.gather(*(self._queues_on(each, name) for each in brokers))
+            answers = await asyncio.gather(*(self._queues_on(each, name) for each in there))
+        missing += [each for each, answer in zip(there, answers, strict=True) if answer is None]
         queues = [
             self._queue_stats(self._numbers.number(place), each)
             for answer in answers
-            for place, each in answer.items()
+            for place, each in (answer or {}).items()
         ]
-        if not queues:
+        if not queues and not missing:
             await self._catalog.topic(name)  # TopicNotFound
         queues.sort(key=lambda each: each.queue)
-        return TopicStats(queues, sum(each.max_offset - each.min_offset for each in queues))
+        count = sum(each.max_offset - each.min_offset for each in queues)
+        return TopicStats(queues, count, away(missing[0]) if missing else "")
 
-    async def _queues_on(self, broker: str, topic: str) -> dict[ClusterQueue, QueueOffsets]:
+    async def _queues_on(self, broker: str, topic: str) -> dict[ClusterQueue, QueueOffsets] | None:
+        """The queues of a broker; None while it is away."""
         try:
             return await self._client.topics.queues_on(broker, topic)
-        except ClusterUnreachable as error:
-            raise broker_away(broker) from error
+        except ClusterUnreachable:
+            return None
 
     def _queue_stats(self, queue: int, each: QueueOffsets) -> QueueStats:
         end = max(each.min_offset, each.max_offset)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.responses import Response
 
+from app.administration import FIGURES_UNKNOWN
 from app.capabilities import lack_of
 from app.security.message_rights import missing_right, require_message, visible
 from app.services.bodies import decompress
@@ -63,6 +64,7 @@ class LetterPage:
     why_no_steps: str
     min_offset: int
     max_offset: int
+    unknown: str  # why the letters around it are, "" where they are known
 
 
 async def show(request: PageRequest) -> Response:
@@ -92,7 +94,11 @@ async def _context(
     console, group = request.console, request.path_params["group"]
     message = visible(request.who, letter.message)
     jobs, forgotten = await _jobs(request, letter.redriven_by)
-    low, end = await console.administration.dead_letters.bounds(group)
+    low, end, unknown = letter.offset, letter.offset + 1, ""
+    try:
+        low, end = await console.administration.dead_letters.bounds(group)
+    except FIGURES_UNKNOWN as error:
+        unknown = error.detail
     return LetterPage(
         group=group,
         is_gone=not await pages.exists(console.administration.group, group),
@@ -109,6 +115,7 @@ async def _context(
         why_no_steps=why_no_steps,
         min_offset=low,
         max_offset=end,
+        unknown=unknown,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from starlette.responses import Response
 
-from app.monitoring.forecast import Forecast
+from app.monitoring.forecast import Forecast, Outlook
 from app.monitoring.lag_reader import SPANS, LagOf, LagSpan, own_span
 from app.monitoring.sampler import GroupFigures
 from app.ui.framework import charts, tables
@@ -118,7 +118,7 @@ async def show(request: PageRequest) -> Response:
     console = request.console
     config = await group_of(request)
     view = _view(request, config.name)
-    lag = await console.administration.lag(config.name)
+    lag = await console.administration.present_lag(config.name)
     choices = await topics_of_group(console, config, lag)
     is_kept = console.messaging.capabilities.lag_history
     chart = await _chart(request, view, lag, choices) if is_kept else None
@@ -179,7 +179,7 @@ async def _page(
     request: PageRequest, config: GroupConfig, view: LagView, chart: LagChart | None
 ) -> GroupOverview:
     console = request.console
-    lag = await console.administration.lag(config.name)
+    lag = await console.administration.present_lag(config.name)
     # The group's retry topic is listed once it has held a message.
     queues = [q for q in lag.queues if q.max_offset or q.topic != RETRY_PREFIX + config.name]
     query = tables.parse_query(request.query_params, ("lag", "topic", "oldest"), "-lag")
@@ -189,9 +189,11 @@ async def _page(
         config=config,
         figures=await console.sampler.read(config.name, lag),
         counts=lag.counts,
-        has_begun=bool(lag.queues),
-        forecast=snapshot.forecast(config.name).of_lag(lag.count if lag.queues else None),
-        growth=snapshot.growth.get(config.name, 0),
+        has_begun=bool(lag.queues or lag.unknown),
+        forecast=Forecast(Outlook.UNKNOWN, reason=lag.unknown)
+        if lag.unknown
+        else snapshot.forecast(config.name).of_lag(lag.count if lag.queues else None),
+        growth=0 if lag.unknown else snapshot.growth.get(config.name, 0),
         view=view,
         chart=chart,
         keeping=console.lags.keeping() if chart else None,

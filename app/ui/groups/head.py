@@ -15,12 +15,16 @@ from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, GroupLa
 
 @dataclass(frozen=True)
 class GroupHead:
-    """A group's name, state and address `path`, for the head of its pages, and the open tab."""
+    """A group's name, state and address `path`, for the head of its pages, and the open tab.
+
+    `unknown` says why the status is None, and why there may be more dead letters.
+    """
 
     name: str
     tab: str
     path: str
-    status: StatusView
+    status: StatusView | None
+    unknown: str
     is_paused: bool
     is_broadcast: bool
     is_ordered: bool
@@ -65,14 +69,15 @@ async def head_of(
 ) -> GroupHead:
     """The head of a group's page; `lag` if it was read already."""
     administration, name = console.administration, config.name
-    lag = lag or await administration.lag(name)
+    lag = lag or await administration.present_lag(name)
     standing = console.sampler.snapshot.standing(config, await console.sampler.read(name, lag))
     retry_topic, dead_topic = RETRY_PREFIX + name, DEAD_LETTER_PREFIX + name
     return GroupHead(
         name=name,
         tab=tab,
         path=path_of(name),
-        status=view_of(name, standing),
+        status=None if lag.unknown else view_of(name, standing),
+        unknown=lag.unknown,
         is_paused=not config.consume_enabled,
         is_broadcast=config.mode is Mode.BROADCAST,
         is_ordered=config.ordered,

@@ -88,7 +88,7 @@ async def clients(request: PageRequest) -> Response:
     config = await group_of(request)
     query = tables.parse_query(request.query_params, ("client",), "client")
     members = tables.cut(await console.administration.members.of(config.name), query)
-    lag = await console.administration.lag(config.name)
+    lag = await console.administration.present_lag(config.name)
     locks = await _locks(request, config.name)
     rows = [
         await _client(request, config.name, member, locks) async for member in paced(members.rows)

@@ -38,9 +38,9 @@ async def show(request: PageRequest) -> Response:
     """GET /groups/{group}/retries"""
     console = request.console
     config = await group_of(request)
-    lag = await console.administration.lag(config.name)
+    lag = await console.administration.present_lag(config.name)
     head = await head_of(console, config, "retries", lag)
-    stats_of = console.administration.topic_stats
+    stats_of = console.administration.present_stats
     retries = [queue for queue in lag.queues if queue.topic.startswith(RETRY_PREFIX)]
     waits, more = group_policy.waits(config.retry_policy, config.retry_max)
     context = GroupRetries(

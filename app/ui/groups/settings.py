@@ -151,7 +151,7 @@ def _changes(form: Form, fields: GroupFields, zone: Zone) -> GroupSettings:
 
 async def _config_page(request: PageRequest, config: GroupConfig, form: Form) -> Response:
     console = request.console
-    lag = await console.administration.lag(config.name)
+    lag = await console.administration.present_lag(config.name)
     unread: dict[str, int] = {}
     for queue in lag.queues:
         unread[queue.topic] = unread.get(queue.topic, 0) + queue.count

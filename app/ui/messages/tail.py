@@ -52,6 +52,7 @@ class TailPage:
     """The context of `tail.html`; without topics there is nothing to follow yet.
 
     `begin` is the mark before the rows, `mark` after them; `permalink` with `begin` repeats them.
+    `unknown` says why some queues are left out.
     """
 
     form: Form
@@ -60,6 +61,7 @@ class TailPage:
     rows: list[MessageRow]
     mark: str
     begin: str
+    unknown: str
     stream: str
     permalink: str
     suggested: list[str]
@@ -118,6 +120,7 @@ async def show(request: PageRequest) -> Response:
         rows=await console.render(partial(_rows, who, first.messages)),
         mark=first.mark,
         begin=first.begin,
+        unknown=first.unknown,
         permalink=_link("/tail", query.topics, params),
         stream=_link("/tail/stream", query.topics, {"filter": query.filter}),
         suggested=names[:SUGGESTED_MAX],
@@ -134,7 +137,7 @@ async def stream(request: PageRequest) -> Response:
     _check_filter(request.who, query)
     _check_engine(console, query)
     console.tails.check()
-    tail = await Tail.begin(console.messaging, query.topics, query.expression, mark=mark)
+    tail = await _begin(console, query, mark=mark)
     return StreamingResponse(
         _events(console, tail, request.zone.rules, _stays(request, query)),
         media_type="text/event-stream",
@@ -176,13 +179,15 @@ async def _events(
 
     `check` runs before each of them.
     """
+    unknown = ""
     with console.tails.taken():
         yield b"retry: %d\n\n" % RETRY_MS
         while console.host.is_ready:
             try:
                 who = check()
                 batch = await tail.read()
-                if batch.has_news:
+                if batch.has_news or batch.unknown != unknown:
+                    unknown = batch.unknown
                     yield await console.render(partial(_event, who, batch, zone))
                 if batch.has_news or batch.is_behind:
                     await console.host.wait(_Nothing, TICK_S)
@@ -213,6 +218,7 @@ def _event(who: Principal, batch: TailBatch, zone: tzinfo) -> bytes:
         "looked": batch.looked,
         "skipped": batch.skipped,
         "gone": batch.gone,
+        "unknown": batch.unknown,
     }
     return b"id: %s\nevent: rows\ndata: %s\n\n" % (batch.mark.encode(), msgspec.json.encode(data))
 
@@ -241,38 +247,56 @@ def _row(message: StoredMessage, zone: tzinfo) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _First:
-    """The messages of the page, oldest first, with the marks before and after them."""
+    """The messages of the page, oldest first, with the marks before and after them.
+
+    `unknown` says why some queues are left out.
+    """
 
     messages: list[StoredMessage]
     begin: str
     mark: str
+    unknown: str = ""
 
 
 async def _since(console: Console, query: TailQuery) -> _First:
     """The messages since a mark, at most `rows` of the query; the stream delivers the rest."""
-    tail = await Tail.begin(console.messaging, query.topics, query.expression, mark=query.mark)
-    messages = await _read_ahead(tail, query.rows)
-    return _First(messages[: query.rows], query.mark, tail.mark_before(messages[query.rows :]))
+    tail = await _begin(console, query, mark=query.mark)
+    messages, unknown = await _read_ahead(tail, query.rows)
+    mark = tail.mark_before(messages[query.rows :])
+    return _First(messages[: query.rows], query.mark, mark, unknown)
 
 
 async def _newest(console: Console, query: TailQuery) -> _First:
     """The newest messages."""
-    tail = await Tail.begin(console.messaging, query.topics, query.expression, lookback=FIRST_ROWS)
-    newest = (await _read_ahead(tail))[-FIRST_ROWS:]
-    return _First(newest, tail.mark_before(newest), tail.mark)
+    tail = await _begin(console, query, lookback=FIRST_ROWS)
+    messages, unknown = await _read_ahead(tail)
+    newest = messages[-FIRST_ROWS:]
+    return _First(newest, tail.mark_before(newest), tail.mark, unknown)
 
 
-async def _read_ahead(tail: Tail, count_max: float = math.inf) -> list[StoredMessage]:
-    """Read until the end, `count_max` messages or the limit on reads."""
-    messages: list[StoredMessage] = []
+async def _begin(console: Console, query: TailQuery, *, mark: str = "", lookback: int = 0) -> Tail:
+    return await Tail.begin(
+        console.messaging,
+        query.topics,
+        query.expression,
+        mark=mark,
+        lookback=lookback,
+        now_ms=console.now_ms(),
+    )
+
+
+async def _read_ahead(tail: Tail, count_max: float = math.inf) -> tuple[list[StoredMessage], str]:
+    """Read until the end, `count_max` messages or the limit on reads; why queues are left out."""
+    messages, unknown = list[StoredMessage](), ""
     pause = Pause()
     for __ in range(FIRST_READS_MAX):
         batch = await tail.read()
         messages += batch.messages
+        unknown = batch.unknown
         if not batch.is_behind or len(messages) >= count_max:
             break
         await pause.when_due()
-    return messages
+    return messages, unknown
 
 
 def _link(path: str, topics: list[str], values: dict[str, str]) -> str:

@@ -14,7 +14,10 @@ from engine.broker import TopicConfig
 
 @dataclass(frozen=True)
 class Head:
-    """A topic's name, its kind, the user's marks on it, and the tab that is open."""
+    """A topic's name, its kind, the user's marks on it, and the tab that is open.
+
+    `unknown` says why there are more `messages` and `readers`, "" where there are none.
+    """
 
     name: str
     tab: str
@@ -26,6 +29,7 @@ class Head:
     is_system: bool
     is_starred: bool
     has_note: bool
+    unknown: str
 
 
 @dataclass(frozen=True)
@@ -53,15 +57,17 @@ async def head_of(request: PageRequest, config: TopicConfig, tab: str = "") -> H
     console = request.console
     marks = await starred.glance(request)
     kind = kind_of(config)
+    stats = await console.administration.present_stats(config.name)
     return Head(
         name=config.name,
         tab=tab,
         kind=kind,
         permission=config.permission,
-        messages=(await console.administration.topic_stats(config.name)).messages,
+        messages=stats.messages,
         readers=len(console.sampler.snapshot.readers(config.name)),
         group=group_of(config.name),
         is_system=kind in SYSTEM_KINDS,
         is_starred=config.name in marks.stars,
         has_note=config.name in marks.noted,
+        unknown=stats.unknown,
     )

@@ -20,7 +20,7 @@ from app.ui.framework.typed_forms import Fields
 from app.ui.messages import browsing
 from app.ui.messages.browsing import BrowsePage
 from app.ui.topics.head import TopicTab, head_of, respond, topic_of
-from engine.broker import QueueStats
+from engine.broker import TopicStats
 from engine.errors import NotFound
 from engine.message import FAILED_ERROR, FAILED_REASON, StoredMessage
 from kitemq.model.conversion import convert
@@ -100,7 +100,7 @@ async def show(request: PageRequest) -> Response:
     console = request.console
     config = await topic_of(request)
     search = request.read_query(TopicMessagesQuery)
-    stats = (await console.administration.topic_stats(config.name)).queues
+    stats = await console.administration.present_stats(config.name)
     who = request.who
     unread = lacks_messages(who, config.name)
     page = BrowsePage([])
@@ -109,7 +109,7 @@ async def show(request: PageRequest) -> Response:
     context = TopicMessages(
         head=await head_of(request, config, "messages"),
         search=search,
-        queues=[queue.queue for queue in stats],
+        queues=[queue.queue for queue in stats.queues],
         rows=await console.render(partial(rows_of, who, page.messages)),
         page=replace(page, messages=[]),
         unread=unread,
@@ -119,18 +119,21 @@ async def show(request: PageRequest) -> Response:
 
 
 async def _find(
-    request: PageRequest, topic: str, stats: Sequence[QueueStats], search: TopicMessagesQuery
+    request: PageRequest, topic: str, stats: TopicStats, search: TopicMessagesQuery
 ) -> BrowsePage:
     if search.by == "id":
         return await _by_id(request, topic, search.id)
     if search.by == "key":
         return await _by_key(request, topic, search) if search.key else BrowsePage([])
     messaging = request.console.messaging
-    queues = [each for each in stats if each.queue == search.queue] or stats
+    chosen = [each for each in stats.queues if each.queue == search.queue]
+    queues = chosen or stats.queues
+    if stats.unknown and search.queue is not None and not chosen:
+        return BrowsePage([], note=stats.unknown)
     if search.by == "newest":
         cursor = search.cursor
         return await browsing.newest(messaging, topic, queues, cursor=cursor, count_max=search.size)
-    if not stats:
+    if not queues:
         return BrowsePage([])
     return await browsing.along(
         messaging, topic, queues[0], offset=search.offset, count_max=search.size

@@ -20,6 +20,9 @@ class Size:
     is_exact: bool
 
 
+NO_SIZE = Size(None, 0, 0, is_exact=False)
+
+
 def size_of(contents: Iterable[QueueContent], messages: int) -> Size:
     """Estimate the size of `messages` by the mean of the measured ones. Pure."""
     queues = list(contents)

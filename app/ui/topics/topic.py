@@ -20,7 +20,7 @@ from app.ui.groups.status import StatusView, view_of
 from app.ui.topics import fields as topic_fields
 from app.ui.topics.defaults import PERMISSIONS, InForce, in_force
 from app.ui.topics.head import TopicTab, head_of, respond, topic_of
-from app.ui.topics.sizes import QUEUE_MESSAGES_MAX, Size, size_of
+from app.ui.topics.sizes import NO_SIZE, QUEUE_MESSAGES_MAX, Size, size_of
 from app.ui.topics.topics import DURABILITIES, SettingFields
 from engine.broker import QueueContent, QueueStats, TopicConfig, TopicMetrics, TopicStats, total
 from engine.config import EngineConfig
@@ -41,12 +41,15 @@ class ConfigFields(SettingFields, frozen=True, rename={"retention_ms": "retentio
 
 
 class ListedQueue(QueueStats, frozen=True, kw_only=True):
-    """A queue of the topic, its `share` of the messages in the fullest one."""
+    """A queue of the topic, its `share` of the messages in the fullest one.
 
-    messages: int
-    share: float
-    first_ms: int | None
-    size: Size
+    `messages` is None for a queue whose figures are unknown.
+    """
+
+    messages: int | None
+    share: float = 0.0
+    first_ms: int | None = None
+    size: Size = NO_SIZE
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,8 @@ class Reader:
     oldest_ms: int | None
     rate: float | None
     is_ordered: bool
-    status: StatusView
+    status: StatusView | None
+    unknown: str
 
 
 @dataclass(frozen=True)
@@ -118,11 +122,13 @@ async def show(request: PageRequest) -> Response:
     """GET /topics/{topic}"""
     console = request.console
     config = await topic_of(request)
-    stats = await console.administration.topic_stats(config.name)
+    stats = await console.administration.present_stats(config.name)
     fullest = max((queue.max_offset - queue.min_offset for queue in stats.queues), default=0)
     counts = console.meter.topic_history(config.name)
     figures = console.meter.topic(config.name)
     queues, size = await _queues(console, config.name, stats, fullest)
+    missing = _missing(config, stats)
+    queues = sorted([*queues, *missing], key=lambda each: each.queue)[:QUEUES_SHOWN_MAX]
     context = TopicOverview(
         head=await head_of(request, config, "overview"),
         rate=console.meter.topic_rate(config.name),
@@ -131,7 +137,7 @@ async def show(request: PageRequest) -> Response:
         last_ms=_last_ms(stats),
         worst_lag=console.sampler.snapshot.worst_lag(config.name),
         queues=queues,
-        queues_total=len(stats.queues),
+        queues_total=len(stats.queues) + len(missing),
         size=size,
         figures=figures,
         since_ms=console.meter.since_ms() or console.started_ms,
@@ -165,6 +171,15 @@ async def _queues(
     return rows, size_of(contents, stats.messages)
 
 
+def _missing(config: TopicConfig, stats: TopicStats) -> list[ListedQueue]:
+    """The queues of a topic that are not there just now."""
+    if not stats.unknown:
+        return []
+    there = {each.queue for each in stats.queues}
+    numbers = range(max(config.read_queues, config.write_queues))
+    return [ListedQueue(each, 0, 0, None, messages=None) for each in numbers if each not in there]
+
+
 def _last_ms(stats: TopicStats) -> int | None:
     return max((q.last_stored_ms for q in stats.queues if q.last_stored_ms), default=None)
 
@@ -175,7 +190,8 @@ async def groups(request: PageRequest) -> Response:
     config = await topic_of(request)
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     lags = snapshot.readers(config.name)
-    behind = sorted(lags, key=lambda group: (-lags[group], group))
+    names = {*lags, *await console.administration.groups_of(config.name)}
+    behind = sorted(names, key=lambda group: (-lags.get(group, 0), group))
     readers: list[Reader] = []
     async for group in paced(behind[:QUEUES_SHOWN_MAX]):
         with contextlib.suppress(NotFound):  # deleted since the snapshot
@@ -190,7 +206,8 @@ async def groups(request: PageRequest) -> Response:
 
 
 async def _reader(console: Console, topic: str, group: str) -> Reader:
-    lag, config = await console.administration.lag(group), await console.administration.group(group)
+    config = await console.administration.group(group)
+    lag = await console.administration.present_lag(group)
     queues = [queue for queue in lag.queues if queue.topic == topic]
     figures, snapshot = await console.sampler.read(group, lag), console.sampler.snapshot
     return Reader(
@@ -200,7 +217,8 @@ async def _reader(console: Console, topic: str, group: str) -> Reader:
         oldest_ms=min((q.oldest_ms for q in queues if q.oldest_ms is not None), default=None),
         rate=figures.pace,
         is_ordered=config.ordered,
-        status=view_of(group, snapshot.standing(config, figures)),
+        status=None if lag.unknown else view_of(group, snapshot.standing(config, figures)),
+        unknown=lag.unknown,
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.cluster.topics import BrokerTopic
+from app.services.tail import Tail
 from tests.app.cluster.front import Front, front_of
 from tests.remoting.port import Running
 
@@ -105,6 +106,103 @@ async def test_metrics_leave_out_what_is_unknown(front: Front) -> None:
     assert 'topic="stock"} 3' in text
     assert 'topic="orders"' not in text
     assert "kitemq_groups 1" in text
+
+
+async def test_a_topic_has_the_queues_of_the_broker_that_is_there(front: Front) -> None:
+    topic = await front.get("/topics/orders")
+    assert (topic["messages"], topic["unknown"]) == (None, REASON)
+    assert {each["queue"] % 2 for each in topic["queues"]} == {0}
+    assert sum(int(each["max_offset"]) for each in topic["queues"]) == 3
+    assert ((await front.get("/topics/stock"))["messages"], topic["unknown"]) == (3, REASON)
+    page = await front.page("/topics/orders")
+    assert f"Some figures are unknown: {REASON}." in page
+    assert f'title="at least: {REASON}">≥</abbr> 3' in page
+    assert row_of(page, "queue-1").count(f"unknown: {REASON}") == 7
+    assert REASON not in row_of(page, "queue-0")
+
+
+async def test_a_group_has_the_lag_of_the_broker_that_is_there_and_no_sum(front: Front) -> None:
+    lag = await front.get("/groups/billing/lag")
+    assert (lag["count"], lag["dead"], lag["oldest_age_ms"]) == (None, None, None)
+    assert lag["unknown"] == REASON
+    assert {each["queue"] % 2 for each in lag["queues"]} == {0}
+    page = await front.page("/groups/billing")
+    assert f"The status is unknown: {REASON}." in page
+    assert f"Queues are missing: {REASON}." in page
+    assert not re.search(r"<dd>\s*0\s*</dd>", page.partition("In flight")[0])
+    assert "caught up" not in page
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"/topics/orders/{tab}" for tab in ("messages", "groups", "produce", "config", "docs")),
+        *(f"/groups/billing/{tab}" for tab in ("clients", "subscriptions", "retries", "config")),
+    ],
+)
+async def test_the_tabs_of_a_topic_and_a_group_are_there(front: Front, path: str) -> None:
+    await front.page(path)
+
+
+async def test_the_messages_of_a_queue_that_is_away_are_not_those_of_others(front: Front) -> None:
+    assert 'href="/messages/orders/' in await front.page("/topics/orders/messages")
+    page = await front.page("/topics/orders/messages?by=offset&queue=1")
+    assert 'href="/messages/orders/' not in page
+    assert REASON in page
+
+
+async def test_a_dead_letter_that_was_listed_is_shown(front: Front, running: Running) -> None:
+    running.clock.advance(5)
+    path = "/groups/billing/dead-letters"
+    await front.get(f"{path}/0", 503)
+    both = front.messaging.catalog.numbers.brokers
+    look_at(front, both[0])
+    [listed] = (await front.get(path))["items"]
+    look_at(front, *both)
+    await front.get(path, 503)
+    letter = await front.get(f"{path}/0")
+    assert letter == listed
+    page = await front.page("/dlq/billing/0")
+    assert f"Some figures are unknown: {REASON}." in page
+    await front.get(f"{path}/1", 503)
+
+
+def look_at(front: Front, *brokers: str) -> None:
+    """Number the queues of these brokers alone, and forget what was known of others."""
+    front.number(*brokers)
+    front.administration._census.topic_tables.forget()
+    front.administration._census.offset_tables.forget()
+    front.administration._stats._values.clear()
+
+
+async def test_a_tail_follows_the_queues_that_are_there(front: Front) -> None:
+    now_ms = front.app.console.now_ms()
+    tail = await Tail.begin(front.messaging, ["orders"], lookback=10, now_ms=now_ms)
+    batch = await tail.read()
+    assert [message.body for message in batch.messages] == [b"x"] * 3
+    assert batch.unknown == REASON
+    assert f"0-1-t{now_ms}" in batch.mark  # begins at this time once it is there
+    again = await Tail.begin(front.messaging, ["orders"], mark=batch.mark, now_ms=now_ms + 1)
+    batch = await again.read()
+    assert (batch.messages, batch.unknown, batch.mark) == ([], REASON, tail.mark)
+    page = await front.page("/tail?topic=orders")
+    assert f"Queues are missing: {REASON}." in page
+    assert "hidden" not in page.partition("data-tail-away")[2].partition(">")[0]
+
+
+async def test_self_checks_name_the_broker_and_what_is_not_to_be_told(front: Front) -> None:
+    checks = {each["code"]: each for each in (await front.get("/self-checks"))["items"]}
+    outcomes = {code: each["outcome"] for code, each in checks.items()}
+    assert outcomes.pop("event_loop") in ("ok", "warning")
+    assert {code for code, outcome in outcomes.items() if outcome == "ok"} == {
+        "name_servers", "disk", "data_directory", "database", "clock", "lag_history",
+        "connections", "exposure",
+    }  # fmt: skip
+    assert "broker b: it does not answer" in checks["brokers"]["detail"]
+    assert outcomes["brokers"] == "warning"
+    for code in ("recovery", "traces"):
+        assert outcomes[code] == "unknown"
+        assert checks[code]["detail"].startswith("the engine behind this server")
 
 
 @pytest.mark.parametrize("path", ["/clients", "/search?q=order", "/palette", "/alerts"])

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from app.cluster.routes import BrokerQueues, ClusterBroker
-from app.cluster.runtime import broker_runtime
+from app.cluster.runtime import BrokerRuntime, broker_runtime
 from tests.app.cluster.front import Front, front_of
 from tests.remoting.port import Running
 
@@ -119,11 +119,33 @@ def test_the_figures_of_an_apache_broker_are_read() -> None:
         "commitLogDiskRatio": "0.53",
         "commitLogMinOffset": "100",
         "commitLogMaxOffset": "350",
+        "bootTimestamp": "1700000000000",
+        "runtime": "[ 1 days, 2 hours, 3 minutes, 4 seconds ]",
     }
     runtime = broker_runtime(table)
     assert (runtime.version, runtime.stored_today, runtime.stored_yesterday) == ("5.5.0", 7, 20)
     assert (runtime.in_per_s, runtime.out_per_s) == (2.5, 4.0)
     assert (runtime.disk_ratio, runtime.log_bytes, runtime.log_end) == (0.53, 250, 350)
     assert runtime.read_today is None
+    assert runtime.now_ms == 1_700_000_000_000 + 93_784_000
     odd = broker_runtime({"commitLogDiskRatio": "-1", "commitLogMinOffset": "-1", "putTps": "x"})
     assert (odd.disk_ratio, odd.log_bytes, odd.in_per_s, odd.version) == (None, None, None, "")
+    assert (odd.now_ms, broker_runtime({"bootTimestamp": "1"}).now_ms) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("apart_ms", "outcome"), [(0, "ok"), (4_000, "warning"), (None, "unknown")]
+)
+async def test_the_clocks_of_brokers_are_compared_with_that_of_the_server(
+    front: Front, monkeypatch: pytest.MonkeyPatch, apart_ms: int | None, outcome: str
+) -> None:
+    told_ms = None if apart_ms is None else front.app.console.now_ms() + apart_ms
+    read = front.messaging.catalog.client.runtime
+
+    async def runtime(broker: str, member: int, *, timeout_s: float) -> BrokerRuntime:
+        figures = await read(broker, member, timeout_s=timeout_s)
+        return msgspec.structs.replace(figures, now_ms=told_ms)
+
+    monkeypatch.setattr(front.messaging.catalog.client, "runtime", runtime)
+    checks = {each["code"]: each for each in (await front.get("/self-checks"))["items"]}
+    assert checks["broker_clocks"]["outcome"] == outcome, checks

@@ -10,6 +10,7 @@ from app.cluster.client import ClusterClient
 from app.cluster.host import ClusterHost
 from app.cluster.messaging import ClusterMessaging
 from app.cluster.search import ClusterSearch
+from app.server_host import RollSource
 from app.services.tail import Tail
 from app.settings import Settings
 from engine.broker import ScanQuery
@@ -52,7 +53,10 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
             maker = maker_of(running, messaging)
             administration = cluster_administration(messaging)
             settings = Settings(data=tmp_path / "own")
-            host = ClusterHost(settings, messaging, administration, clock=running.clock)
+            source = RollSource(())
+            host = ClusterHost(
+                settings, messaging, administration, roll_source=source, clock=running.clock
+            )
             search = ClusterSearch(host, messaging, administration)
             topic = await maker.topic(3)
             for number in range(COUNT):
@@ -99,7 +103,7 @@ async def test_conditions_hold_and_a_cursor_belongs_to_its_search(desk: Desk) ->
 @pytest.mark.anyio
 async def test_a_tail_has_each_message_once_and_goes_on_at_its_mark(desk: Desk) -> None:
     messaging = desk.maker.messaging
-    tail = await Tail.begin(messaging, [desk.topic], lookback=COUNT)
+    tail = await Tail.begin(messaging, [desk.topic], lookback=COUNT, now_ms=0)
     messages: list[StoredMessage] = []
     while len(messages) < COUNT:
         messages += (await tail.read()).messages
@@ -107,5 +111,5 @@ async def test_a_tail_has_each_message_once_and_goes_on_at_its_mark(desk: Desk) 
     assert times == sorted(times)
     assert len({(each.queue, each.offset) for each in messages}) == COUNT
     await desk.maker.send(desk.topic, "new", queue=1)
-    again = await Tail.begin(messaging, [desk.topic], mark=tail.mark)
+    again = await Tail.begin(messaging, [desk.topic], mark=tail.mark, now_ms=0)
     assert [each.body for each in (await again.read()).messages] == [b"new"]

@@ -281,7 +281,7 @@ async def test_the_live_stream_conceals_what_may_not_be_read(
         (Role.OPERATOR, ("produce:topic:*",), False),
         (Role.VIEWER, ("read_messages:topic:*",), True),
     ):
-        tail = await Tail.begin(messaging, [NAME], "*", mark="0-0-0")
+        tail = await Tail.begin(messaging, [NAME], "*", mark="0-0-0", now_ms=0)
         batch = await tail.read()
         assert batch.messages
         event = _event(Principal("w", (Grant(role, patterns),)), batch, UTC_ZONE.rules)

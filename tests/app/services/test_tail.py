@@ -1,6 +1,7 @@
 """Following topics: nothing missed, nothing twice, in order, and told what was passed over."""
 
 import itertools
+from time import monotonic
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +19,8 @@ async def follow(
     app: App, *topics: str, filter: str = "*", mark: str = "", lookback: int = 0
 ) -> Tail:
     messaging = app.app.services.messaging
-    return await Tail.begin(messaging, topics, filter, mark=mark, lookback=lookback)
+    now_ms = app.clock.now_ms()
+    return await Tail.begin(messaging, topics, filter, mark=mark, lookback=lookback, now_ms=now_ms)
 
 
 def bodies(*batches: TailBatch) -> list[str]:
@@ -144,7 +146,8 @@ async def test_a_topic_that_was_made_anew_keeps_its_order_where_time_runs_out(
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = itertools.count(0, tail.READ_S / 3)  # over when some of the queues were read
-    monkeypatch.setattr(tail, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    times = SimpleNamespace(perf_counter=lambda: next(clock), monotonic=monotonic)
+    monkeypatch.setattr(tail, "time", times)
     await send(running, "orders", 9)
     following = await follow(running, "orders")
     running.app.services.host.broker.delete_topic("orders")
@@ -173,7 +176,7 @@ async def test_what_cannot_be_followed_is_refused(
 ) -> None:
     await send(running, "orders", 1)
     with pytest.raises(Invalid):
-        await Tail.begin(running.app.services.messaging, topics, mark=mark)
+        await Tail.begin(running.app.services.messaging, topics, mark=mark, now_ms=0)
 
 
 async def test_a_wrong_filter_is_refused_at_once(running: App) -> None:

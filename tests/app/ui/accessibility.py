@@ -23,7 +23,8 @@ def serious_faults(
 
     `within` is a selector; `rules` are those that are asked, all where none is named.
     """
-    page.evaluate(SCRIPT)
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(SCRIPT)
     report = page.evaluate(RUN, [within, rules])
     return [
         (fault["id"], [node["html"][:HTML_SHOWN] for node in fault["nodes"][:NODES_SHOWN]])

@@ -89,6 +89,13 @@
     if (isPaused) hold(batch.rows);
     else add(batch.rows);
     tell();
+    tellAway(batch.unknown);
+  }
+
+  function tellAway(reason) {
+    const place = part("away");
+    place.hidden = !reason;
+    if (reason) place.querySelector("span").textContent = texts.away.replace("{}", reason);
   }
 
   function over(event) {
@@ -109,7 +116,10 @@
     const address = new URL(tail.dataset.stream, location.href);
     address.searchParams.set("from", mark);
     source = new EventSource(address);
-    source.addEventListener("open", tellState);
+    source.addEventListener("open", () => {
+      tellState();
+      tellAway(""); // the stream says it again
+    });
     source.addEventListener("rows", taken);
     source.addEventListener("over", over);
     source.addEventListener("error", () => {
