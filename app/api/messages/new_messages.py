@@ -113,13 +113,13 @@ class RawHeaders:
     def columns(self, body: bytes, born_host: str) -> MessageColumns:
         """The message with this body as columns; only where it `is_plain`."""
         return MessageColumns(
-            self._topic,
-            self._queue,
-            1,
-            body_column(body),
-            0,
-            len(body),
-            lambda: [self._message(body, born_host)],
+            topic=self._topic,
+            queue=self._queue,
+            count=1,
+            data=body_column(body),
+            bodies_at=0,
+            body_bytes=len(body),
+            messages=lambda: [self._message(body, born_host)],
             tag=self._tag,
             keys=self._keys,
             properties=self._properties,
