@@ -24,6 +24,7 @@ TIMED = {
     "append": APPEND,
     "append_columns": APPEND_COLUMNS,
     "append_single": APPEND_SINGLE,
+    "append_alike": "engine append of one, like the last",
     "receive_ack": RECEIVE,
     "receive_ack_columns": RECEIVE_COLUMNS,
     "receive_ack_single": RECEIVE_SINGLE,

@@ -22,7 +22,7 @@ from engine.broker import Broker, DeliveryColumns
 from engine.clock import SystemClock
 from engine.config import EngineConfig
 from engine.message import Message
-from engine.message_columns import MessageColumns
+from engine.message_columns import MessageColumns, body_column
 from kitemq.protocol.sends import SendFrame
 
 T = TypeVar("T")
@@ -97,6 +97,7 @@ def main() -> None:
             "append_columns": lambda: append_columns(broker, pool, columns),
             "receive_ack_columns": lambda: receive_and_ack_columns(broker, pool),
             "append_single": lambda: append(broker, pool, options.body, singles, 1),
+            "append_alike": lambda: append_alike(broker, pool, options.body, singles),
             "receive_ack_single": lambda: receive_and_ack(broker, pool, 1),
         }
         figures = {name: timed(work, now_s) for name, work in parts.items()}
@@ -139,6 +140,23 @@ def append_columns(broker: Broker, pool: HandBackPool, batches: Sequence[Message
             broker.tick()
             pool.drain()
     return len(batches) * APPEND_BATCH
+
+
+def append_alike(broker: Broker, pool: HandBackPool, body_bytes: int, count: int) -> int:
+    """Send single messages as WebSocket and REST do, once a client has sent some alike."""
+    data = body_column(bytes(body_bytes))
+    columns = MessageColumns(
+        topic=TOPIC, queue=-1, count=1, data=data, bodies_at=0, body_bytes=body_bytes,
+        messages=list, id_prefix=ID_PREFIX,
+    )  # fmt: skip
+    sender = broker.lone_sender(columns)
+    assert sender is not None
+    for number in range(count):
+        assert sender.send(data, 0, 0, number) is not None
+        if not number % TICK_EVERY:
+            broker.tick()
+            pool.drain()
+    return count
 
 
 def receive_and_ack(broker: Broker, pool: HandBackPool, batch: int = RECEIVE_BATCH) -> int:
