@@ -17,6 +17,7 @@ from engine.broker import (
     DeadLetters,
     GroupLag,
     Journey,
+    Member,
     Members,
     OffsetMove,
     OffsetResets,
@@ -30,6 +31,7 @@ from engine.broker import (
 from engine.errors import Busy, Conflict, Refused
 from engine.message import StoredMessage
 from kitemq.model.brokers import BrokerItem
+from kitemq.model.members import MemberQueue
 from kitemq.model.server import CheckOutcome
 
 CheckResult = tuple[CheckOutcome, str]  # and a sentence about it
@@ -40,13 +42,30 @@ Check = Callable[[], Awaitable[CheckResult]]
 FIGURES_UNKNOWN = (Busy, Refused)
 
 
+# Why the queues of a member are not told.
+TAKES_ALL = "it receives single messages of all queues"
+LISTS_NONE = "it chooses its queues itself, and lists none"
+
+
+def queues_untold(reason: str) -> Refused:
+    """The refusal of what a member does not tell."""
+    return Refused(reason, field="client", remedy="ask who runs the client", code="not_offered")
+
+
 class MemberLists(VerbSet[Members]):
-    """Members of groups: who they are, and what they subscribe to."""
+    """Members of groups: who they are, what they subscribe to, which queues they read."""
 
     @property
     @abstractmethod
     def timeout_s(self) -> float:
         """How long a member stays one without a sign of life."""
+
+    @abstractmethod
+    async def queues(self, group: str, member: Member) -> list[MemberQueue]:
+        """The queues that a member reads, retries left out; Refused where that is not told.
+
+        Waits for the member, where it is asked, as long as the caller does.
+        """
 
     of = verb(Members.of)
     everyone = verb(Members.everyone)

@@ -48,6 +48,9 @@ LACKS = {
         "shares no queues out among the members of a group",
         "receive instead of pulling, or choose the queues in the consumers",
     ),
+    "member_queues": Lack(
+        "does not tell which queues a member reads", "ask the members of the group"
+    ),
     "dismissals": Lack("keeps no note of dead letters that need no review", "let them expire"),
     "reset_history": Lack(
         "remembers no offset resets", "see the audit trail, and reset to the offsets that it names"

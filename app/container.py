@@ -44,6 +44,7 @@ from app.services.handover import Handover
 from app.services.journeys import Journeys
 from app.services.leadership import Leadership
 from app.services.log_levels import LogLevels, LogRing
+from app.services.member_queues import MemberQueueLists
 from app.services.message_imports import MessageImports
 from app.services.read_only import ReadOnlySwitch
 from app.services.remoting_figures import RemotingFigures
@@ -212,6 +213,7 @@ class Services:
             host.broker.events.subscribe(self.client_figures.hear, self.client_figures.kinds)
             host.broker.events.subscribe(self.mixed_groups.on_event, (MemberJoined, MemberLeft))
         self.clients = Clients(administration, self.messaging, self.connections, self.audit)
+        self.member_queues = MemberQueueLists(administration, self.connections)
         self.reports = Reports(host, self.messaging, self.audit, database, settings)
         self.alerts = Alerts(
             administration,

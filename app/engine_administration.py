@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from app.administration import (
+    TAKES_ALL,
     Administration,
     DeadLetterLists,
     JourneyVerbs,
@@ -11,13 +13,16 @@ from app.administration import (
     ReplayVerbs,
     ResetOrder,
     ResetVerbs,
+    queues_untold,
 )
 from app.engine_messaging import HostVerbs
 from app.host import EngineHost
+from app.pause import paced
 from engine.broker import (
     Broker,
     DeadLetters,
     Journey,
+    Member,
     Members,
     OffsetResets,
     ReplayJobs,
@@ -26,7 +31,9 @@ from engine.broker import (
     ResetPreview,
     Traces,
 )
+from engine.errors import TopicNotFound
 from engine.message import StoredMessage
+from kitemq.model.members import MemberQueue
 
 
 class EngineMemberLists(HostVerbs, MemberLists):
@@ -39,6 +46,16 @@ class EngineMemberLists(HostVerbs, MemberLists):
     @property
     def timeout_s(self) -> float:
         return self._engine.timeout_s
+
+    async def queues(self, group: str, member: Member) -> list[MemberQueue]:
+        """The shares of a pulling member in the topics that it subscribes to."""
+        if not member.is_pulling:
+            raise queues_untold(TAKES_ALL)
+        shares = []
+        async for topic in paced(sorted(member.topics)):
+            with suppress(TopicNotFound):
+                shares.append(self._engine.assignment(group, topic, member.client))
+        return [MemberQueue(each.topic, queue) for each in shares for queue in each.queues]
 
 
 class EngineDeadLetterLists(HostVerbs, DeadLetterLists):

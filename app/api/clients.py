@@ -25,7 +25,7 @@ async def ask_stack(call: Call[None, NamedClient]) -> ThreadStack:
 @operations.post(
     "/clients/disconnect",
     needs=ADMINISTER_SERVER,
-    errors=(404, 503),
+    errors=(404, 409, 503),
     example_body='{"client": "w1"}',
 )
 async def disconnect_client(call: Call[None, NamedClient]) -> SentAway:

@@ -64,6 +64,7 @@ CLUSTER = Capabilities(
     brokers=True,
     uncounted_releases=False,
     member_shares=False,
+    member_queues=True,
     topic_overrides=False,
     group_policies=False,
     offset_resets=True,

@@ -1,12 +1,16 @@
 """Consumer groups of a cluster: settings, clients, offsets and lag."""
 
+import asyncio
+
 import msgspec
+from msgspec.structs import replace
 
 from app.cluster.errors import ClusterUnreachable
 from app.cluster.link import ClusterLink, Fields, number
 from app.cluster.routes import ClusterQueue, decoded, decoded_aside, queue_of
 from protocol.remoting.codes import RequestCode, ResponseCode
 from protocol.remoting.loose_json import standard_json
+from protocol.remoting.running_info import ReadQueue, read_queues
 
 TABLE_PAGE = 10_000  # some 4 MB
 # A group with one of these names is the broker's own.
@@ -108,6 +112,7 @@ class ClusterConsumer(msgspec.Struct, frozen=True, rename="camel"):
     client_addr: str = ""
     language: str = ""
     version: int = 0
+    broker: str = ""  # one that it is connected to
 
 
 class ClusterSubscription(msgspec.Struct, frozen=True, rename="camel"):
@@ -192,12 +197,22 @@ class ClusterGroups:
         )
         clients: dict[str, ClusterConsumer] = {}
         topics: dict[str, ClusterSubscription] = {}
-        for answer in answers.values():
+        for broker, answer in answers.items():
             if answer.code == ResponseCode.SUCCESS:
                 connected = decoded(answer.body, ClusterConsumers)
-                clients |= {each.client_id: each for each in connected.connection_set}
+                clients |= {
+                    each.client_id: replace(each, broker=broker)
+                    for each in connected.connection_set
+                }
                 topics |= connected.subscription_table
         return ClusterConsumers([clients[name] for name in sorted(clients)], topics)
+
+    async def queues(self, name: str, client: ClusterConsumer) -> list[ReadQueue] | None:
+        """The queues that a client reads, which its broker asks of it; None where it lists none."""
+        fields = {"consumerGroup": name, "clientId": client.client_id, "jstackEnable": False}
+        code = RequestCode.GET_CONSUMER_RUNNING_INFO
+        answer = await self._link.ask(client.broker, code, fields)
+        return await asyncio.to_thread(read_queues, answer.body)
 
     async def table(self, broker: str) -> dict[str, ClusterGroup]:
         """All groups of one broker, TABLE_PAGE in an answer where it can."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
+from app.administration import TAKES_ALL, queues_untold
 from app.grpc.backend import GrpcBackend
 from app.grpc.clients import GrpcClient
 from app.grpc.codes import GrpcRefusal
@@ -15,6 +16,7 @@ from app.services.connections import NO_LISTENER, NO_STREAM, ClientFacts, Connec
 from engine.errors import Busy
 from engine.message import StoredMessage
 from kitemq.model.conversion import convert
+from kitemq.model.members import MemberQueue
 from protocol.rocketmq.numbers import ClientType, Code
 
 ENDPOINT = "gRPC"
@@ -82,6 +84,10 @@ class GrpcClientDirectory:
         return Processed(
             Code(status.code).name if is_standard else str(status.code), status.message
         )
+
+    async def queues(self, client: str, group: str, timeout_s: float) -> list[MemberQueue]:
+        """Refused: the client has none of its own."""
+        raise queues_untold(TAKES_ALL)
 
     def disconnect(self, client: str) -> int:
         """End the client's stream, and its connection unless other clients share it."""

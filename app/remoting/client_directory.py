@@ -1,6 +1,8 @@
 """Classic clients for the console and REST: list, query and disconnect them by name."""
 
+import asyncio
 import json
+from collections.abc import Iterable
 
 import msgspec
 
@@ -8,9 +10,12 @@ from app.remoting.clients import RemotingClient, RemotingClients
 from app.remoting.errors import RemotingRefusal
 from app.remoting.records import record_of
 from app.services.connections import NO_LISTENER, ClientFacts, Connected, Processed
+from app.services.member_queues import member_queues
 from engine.errors import Busy
 from engine.message import StoredMessage, offset_id
+from kitemq.model.members import MemberQueue
 from protocol.remoting.codes import RequestCode, ResponseCode
+from protocol.remoting.running_info import ALL_QUEUES, ReadQueue, read_queues
 
 ENDPOINT = "TCP"
 NOT_A_CONSUMER = "only consumers tell what their threads do; this one produces"
@@ -94,13 +99,23 @@ class RemotingClientDirectory:
         group = next(iter(known_client.consumers), "") if known_client is not None else ""
         if known_client is None or not group:
             raise _gone()
-        fields = {"consumerGroup": group, "clientId": known_client.name, "jstackEnable": "true"}
-        code = RequestCode.GET_CONSUMER_RUNNING_INFO
-        try:
-            answer = await known_client.connection.ask(code, fields, timeout_s)
-        except RemotingRefusal as error:
-            raise Busy(error.text, field="client", remedy="ask again in a moment") from error
-        return _stack_in(answer.body.decode("utf-8", "replace"))
+        body = await _running_info(known_client, group, timeout_s, has_stack=True)
+        return _stack_in(body.decode("utf-8", "replace"))
+
+    async def queues(self, client: str, group: str, timeout_s: float) -> list[MemberQueue]:
+        """The queues that the client reads; raises as `stack`, and Refused if it lists none."""
+        known_client = self._clients.find(client)
+        if known_client is None:
+            raise _gone()
+        body = await _running_info(known_client, group, timeout_s)
+        host = known_client.connection.backend.host
+
+        def numbers(place: ReadQueue) -> Iterable[int]:
+            if place.queue != ALL_QUEUES:
+                return (place.queue,)
+            return range(host.broker.topic(place.topic).read_queues)
+
+        return member_queues(await asyncio.to_thread(read_queues, body), numbers)
 
     async def verify(
         self, client: str, group: str, message: StoredMessage, timeout_s: float
@@ -136,6 +151,21 @@ class RemotingClientDirectory:
             return 0
         known_client.connection.close()
         return 1
+
+
+async def _running_info(
+    client: RemotingClient, group: str, timeout_s: float, *, has_stack: bool = False
+) -> bytes:
+    fields = {
+        "consumerGroup": group,
+        "clientId": client.name,
+        "jstackEnable": str(has_stack).lower(),
+    }
+    code = RequestCode.GET_CONSUMER_RUNNING_INFO
+    try:
+        return (await client.connection.ask(code, fields, timeout_s)).body
+    except RemotingRefusal as error:
+        raise Busy(error.text, field="client", remedy="ask again in a moment") from error
 
 
 def _gone() -> Busy:

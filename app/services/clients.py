@@ -5,14 +5,22 @@ Queries and disconnections are in the audit trail. An answer is awaited for `ASK
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.administration import Administration
+from app.capabilities import require
 from app.db.rows import Actor
 from app.messaging import Messaging
 from app.services.audit import Audit
-from app.services.connections import REST_ONLY, ClientEndpoint, ClientFacts, Connections, why_not
+from app.services.connections import (
+    AT_BROKERS,
+    REST_ONLY,
+    ClientEndpoint,
+    ClientFacts,
+    Connections,
+    why_not,
+)
 from engine.broker import AckResult, Member
 from engine.errors import EngineError, GroupNotFound, NotFound, Refused
 from engine.message import StoredMessage
@@ -28,11 +36,11 @@ COMES_BACK_S = 1.0
 
 @dataclass(frozen=True)
 class Membership:
-    """A client as a member of a group; `in_flight` counts its unsettled messages."""
+    """A client as a member of a group, and its unsettled messages; None if that is not told."""
 
     group: str
     member: Member
-    in_flight: int
+    in_flight: int | None
 
 
 @dataclass(frozen=True)
@@ -49,8 +57,14 @@ class ClientState:
     why_no_verify: str
 
     @property
-    def in_flight(self) -> int:
-        return sum(each.in_flight for each in self.memberships)
+    def in_flight(self) -> int | None:
+        counts = [each.in_flight for each in self.memberships]
+        return None if None in counts else sum(filter(None, counts))
+
+    @property
+    def is_at_brokers(self) -> bool:
+        """It has a connection, but none to this server."""
+        return not self.endpoints and any(each.member.is_connected for each in self.memberships)
 
     @property
     def groups(self) -> list[str]:
@@ -146,6 +160,8 @@ class Clients:
         It may connect again. Raises NotFound.
         """
         client = await self.find(name)
+        if client.memberships:
+            require(self._messaging.capabilities, "member_shares", field="client")
         before: dict[str, Any] = {"endpoints": [each.endpoint for each in client.endpoints]}
         before["in_flight"] = {each.group: each.in_flight for each in client.memberships}
         async with self._audit.change(actor, "client.disconnect", name, before=before) as change:
@@ -166,8 +182,11 @@ class Clients:
     # -- inside ----------------------------------------------------------------------------------
 
     async def _memberships(self, name: str) -> list[Membership]:
+        is_told = self._messaging.capabilities.member_shares
         return [
-            Membership(group, member, len(await self._messaging.held(group, name)))
+            Membership(
+                group, member, len(await self._messaging.held(group, name)) if is_told else None
+            )
             for group, member in await self._administration.members.memberships(name)
         ]
 
@@ -226,7 +245,12 @@ def _state(
 ) -> ClientState:
     stack = why_not([each.why_no_stack for each in endpoints])
     verify = why_not([each.why_no_verify for each in endpoints])
-    return ClientState(name, endpoints, memberships, stack, verify)
+    state = ClientState(name, endpoints, memberships, stack, verify)
+    return (
+        replace(state, why_no_stack=AT_BROKERS, why_no_verify=AT_BROKERS)
+        if state.is_at_brokers
+        else state
+    )
 
 
 def _took_ms(began_s: float) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from engine.message import StoredMessage
+from kitemq.model.members import MemberQueue
 
 WEBSOCKET = "WebSocket"
 # Reasons why a client cannot be queried.
@@ -13,7 +14,8 @@ NOT_OVER_WEBSOCKET = "the WebSocket protocol has no such request"
 NO_STREAM = "its telemetry stream is not open"
 NO_LISTENER = "only push consumers support this; this client fetches messages itself"
 REST_ONLY = "it has no open connection"
-WHY_NOT = (NOT_OVER_WEBSOCKET, NO_STREAM, NO_LISTENER, REST_ONLY)
+AT_BROKERS = "it is connected to the brokers, and not to this server"
+WHY_NOT = (NOT_OVER_WEBSOCKET, NO_STREAM, NO_LISTENER, REST_ONLY, AT_BROKERS)
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,9 @@ class ClientEndpoint(Protocol):
         self, client: str, group: str, message: StoredMessage, timeout_s: float
     ) -> Processed:
         """Let it process a message apart from its delivery."""
+
+    async def queues(self, client: str, group: str, timeout_s: float) -> list[MemberQueue]:
+        """The queues that it reads as a member of a group, retries left out; raises as `stack`."""
 
     def disconnect(self, client: str) -> int:
         """End the client's connections and return their number."""

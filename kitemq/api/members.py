@@ -13,6 +13,8 @@ from kitemq.model.members import (
     LockRequest,
     MemberInfo,
     MemberPage,
+    MemberQueues,
+    MemberQueuesPage,
     NewHeartbeat,
     QueueAssignment,
     TopicQueue,
@@ -27,6 +29,10 @@ class MembersApi(Api):
     def list(self, group: str) -> Iterator[MemberInfo]:
         """Every live member of a group by client, page by page."""
         return self._rest.pages(MemberPage, _path(group, "members"))
+
+    def queues(self, group: str) -> Iterator[MemberQueues]:
+        """The queues that every live member of a group reads, as it tells, page by page."""
+        return self._rest.pages(MemberQueuesPage, _path(group, "members/queues"))
 
     def warnings(self, group: str) -> Sequence[GroupWarning]:
         """Problems among the members: different subscriptions, with their clients."""

@@ -12,6 +12,8 @@ from kitemq.model.members import (
     LockRequest,
     MemberInfo,
     MemberPage,
+    MemberQueues,
+    MemberQueuesPage,
     NewHeartbeat,
     QueueAssignment,
     TopicQueue,
@@ -26,6 +28,10 @@ class AsyncMembersApi(AsyncApi):
     def list(self, group: str) -> AsyncIterator[MemberInfo]:
         """Every live member of a group by client, page by page."""
         return self._rest.pages(MemberPage, _path(group, "members"))
+
+    def queues(self, group: str) -> AsyncIterator[MemberQueues]:
+        """The queues that every live member of a group reads, as it tells, page by page."""
+        return self._rest.pages(MemberQueuesPage, _path(group, "members/queues"))
 
     async def warnings(self, group: str) -> Sequence[GroupWarning]:
         """Problems among the members: different subscriptions, with their clients."""

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from kitemq.model.groups import Mode, Strategy
-from kitemq.model.values import NULL_IF_UNKNOWN
+from kitemq.model.values import NULL_IF_UNKNOWN, Int64
 
 ClientId = Annotated[str, Meta(min_length=1, max_length=255, description="Who the consumer is.")]
 Text = Annotated[str, Meta(max_length=255)]
@@ -78,6 +78,42 @@ class MemberPage(msgspec.Struct, frozen=True):
     total: int
     subscription: dict[str, str]
     warnings: list[GroupWarning]
+
+
+class MemberQueue(msgspec.Struct, frozen=True):
+    """A queue that a member reads. What the member does not tell of it is null."""
+
+    topic: str
+    queue: int
+    is_shared: Annotated[
+        bool, Meta(description="By POP: other members may get messages of this queue, too.")
+    ] = False
+    offset: Annotated[
+        Int64 | None, Meta(description="The next message that it commits; null with POP.")
+    ] = None
+    cached: Annotated[
+        int | None, Meta(description="Messages that are with the member, not yet consumed.")
+    ] = None
+    is_locked: Annotated[
+        bool | None, Meta(description="Whether it has the lock; null unless it consumes in order.")
+    ] = None
+
+
+class MemberQueues(msgspec.Struct, frozen=True):
+    """The queues that a member reads, without retries; null where `unknown` says why."""
+
+    client: str
+    queues: list[MemberQueue] | None
+    unknown: str = ""
+
+
+class MemberQueuesPage(msgspec.Struct, frozen=True):
+    """A page of members by client, with their queues; `total` counts all members."""
+
+    group: str
+    items: list[MemberQueues]
+    next_cursor: str | None
+    total: int
 
 
 class QueueAssignment(msgspec.Struct, frozen=True):

@@ -128,6 +128,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     member_shares: Annotated[
         bool, Meta(description="Share the queues of a topic out among the members of a group.")
     ] = True
+    member_queues: Annotated[
+        bool, Meta(description="Tell which queues the members of a group read.")
+    ] = False
     dismissals: Annotated[bool, Meta(description="Dismiss dead letters, and restore them.")] = True
     reset_history: Annotated[bool, Meta(description="Remember and undo offset resets.")] = True
     purges: Annotated[bool, Meta(description="Delete messages before their time.")] = True

@@ -4,6 +4,7 @@ import re
 
 OBJECT_KEY = re.compile(rb"(?<=[{,])\{[^{}]*\}(?=:)")
 NUMBER_KEY = re.compile(rb"(?<=[{,])-?\d+(?=:)")
+TEXT_OR_BRACE = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 
 
 def standard_json(body: bytes) -> bytes:
@@ -13,3 +14,16 @@ def standard_json(body: bytes) -> bytes:
     """
     body = OBJECT_KEY.sub(lambda key: b'"' + key.group().replace(b'"', b'\\"') + b'"', body)
     return NUMBER_KEY.sub(lambda key: b'"' + key.group() + b'"', body)
+
+
+def raw_member(body: bytes, name: str) -> bytes:
+    """The object that a member of such a body is, as it stands there; `{}` if there is none."""
+    _, mark, rest = body.partition(b'"' + name.encode() + b'":')
+    begin, depth = rest.find(b"{"), 0
+    if not mark or begin < 0 or rest[:begin].strip():
+        return b"{}"
+    for token in TEXT_OR_BRACE.finditer(rest, begin):
+        depth += {b"{": 1, b"}": -1}.get(token.group(), 0)
+        if not depth:
+            return rest[begin : token.end()]
+    return b"{}"

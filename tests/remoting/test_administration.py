@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from app.remoting.administration.bodies import raw_member
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, encode
+from protocol.remoting.loose_json import raw_member
 from tests.remoting.port import Client, Running, records
 
 pytestmark = pytest.mark.anyio

@@ -24,6 +24,7 @@ from kitemq.model.members import (
     LockRequest,
     MemberInfo,
     MemberPage,
+    MemberQueuesPage,
     NewHeartbeat,
     QueueAssignment,
     TopicQueue,
@@ -118,6 +119,20 @@ async def list_members(call: Call[MemberQuery, None]) -> MemberPage:
         subscription=await members.subscription(group),
         warnings=await _warnings(call, group),
     )
+
+
+@operations.get("/groups/{group}/members/queues", needs=Action.READ)
+async def list_member_queues(call: Call[MemberQuery, None]) -> MemberQueuesPage:
+    """List which queues the live consumers of a group read.
+
+    Classic clients are asked, at most four side by side for two seconds each; a pulling consumer
+    has its share. `unknown` names who does not tell, or has no queues of its own.
+    """
+    group, query = call.path("group"), call.query
+    alive = await call.administration.members.of(group)
+    page, next_cursor = page_by(alive, attrgetter("client"), query.cursor, query.limit)
+    queues = await call.services.member_queues.of(group, page)
+    return MemberQueuesPage(group, queues, next_cursor, len(alive))
 
 
 @operations.delete("/groups/{group}/members", needs=Action.CONSUME, example="?client=w1")

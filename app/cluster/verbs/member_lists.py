@@ -1,7 +1,8 @@
 """Members of a cluster's groups: the clients whose heartbeats its brokers have.
 
-A broker keeps one subscription for a group, that of the last heartbeat, and does not tell since
-when a client is there. Who receives by POP without a heartbeat is no member, and so is nobody who
+A broker asks a classic client which queues it reads, and hands its answer on. It keeps one
+subscription for a group, that of the last heartbeat, and does not tell since when a client is
+there. Who receives by POP without a heartbeat is no member, and so is nobody who
 receives through KiteMQ.
 """
 
@@ -13,10 +14,15 @@ from app.cluster.catalog import ClusterCatalog, NamedCache
 from app.cluster.census import ClusterCensus
 from app.cluster.engine_errors import engine_errors
 from app.cluster.groups import ClusterConsumer, ClusterConsumers, ClusterSubscription
+from app.cluster.routes import ClusterQueue
 from app.cluster.verbs.filters import SQL_PREFIX
 from app.cluster.verbs.part import ClusterPart, all_of
+from app.services.member_queues import member_queues
 from engine.broker import RETRY_PREFIX, Member, Members, SubscriptionWarning
+from engine.errors import Busy
+from kitemq.model.members import MemberQueue
 from protocol.remoting.codes import version_text
+from protocol.remoting.running_info import ALL_QUEUES, ReadQueue
 
 MEMBERS_S = 2.0
 TIMEOUT_S = 120.0  # after which brokers drop a connection that says nothing
@@ -70,6 +76,28 @@ class ClusterMemberLists(ClusterPart, MemberLists):
     async def warning(self, group: str) -> SubscriptionWarning | None:
         """None: brokers do not keep what each member subscribes to."""
         return None
+
+    async def queues(self, group: str, member: Member) -> list[MemberQueue]:
+        """What a classic client lists, asked by a broker that it is connected to."""
+        connected = await self._connected.get(group)
+        clients = {each.client_id: each for each in connected.connection_set}
+        if member.client not in clients:
+            raise Busy("it is gone", field="client", remedy="ask again when it is back")
+        with engine_errors("group"):
+            told = await self._client.groups.queues(group, clients[member.client])
+        shared = {each.topic for each in told or () if each.queue == ALL_QUEUES}
+        routes = {topic: await self._catalog.route(topic) for topic in sorted(shared)}
+
+        def numbers(place: ReadQueue) -> list[int]:
+            """Those of all queues of its broker, or of the one."""
+            places = (
+                routes[place.topic].readable(place.topic)
+                if place.queue == ALL_QUEUES
+                else [ClusterQueue(place.topic, place.broker, place.queue)]
+            )
+            return [self._numbers.number(each) for each in places if each.broker == place.broker]
+
+        return member_queues(told, numbers)
 
     async def _read(self, group: str) -> ClusterConsumers:
         with engine_errors("group"):

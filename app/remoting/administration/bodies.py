@@ -45,25 +45,6 @@ def queue_key(backend: "RemotingBackend", topic: str, queue: int) -> dict[str, A
     return {"brokerName": backend.settings.broker_name, "queueId": queue, "topic": topic}
 
 
-def raw_member(body: bytes, name: str) -> bytes:
-    """The object that a member of such a body is, as it stands there; `{}` if there is none."""
-    _, mark, rest = body.partition(b'"' + name.encode() + b'":')
-    begin, depth, is_text, is_escaped = rest.find(b"{"), 0, False, False
-    if not mark or rest[:begin].strip():
-        return b"{}"
-    for at in range(begin, len(rest)):
-        char = rest[at : at + 1]
-        if is_text:
-            is_text, is_escaped = is_escaped or char != b'"', char == b"\\" and not is_escaped
-        elif char == b'"':
-            is_text = True
-        else:
-            depth += (char == b"{") - (char == b"}")
-            if not depth:
-                return rest[begin : at + 1]
-    return b"{}"
-
-
 def by_queue(
     backend: "RemotingBackend",
     name: str,

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from app.remoting.administration.bodies import raw_member, subscription_shape
+from app.remoting.administration.bodies import subscription_shape
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.clients import RemotingClient
 from app.remoting.errors import ErrorResponse, RemotingRefusal
@@ -11,6 +11,7 @@ from app.remoting.message_queries import position_in
 from app.security.access import Action, Kind
 from kitemq.model.clients import ProcessingVerdict
 from protocol.remoting.codes import RequestCode, ResponseCode
+from protocol.remoting.loose_json import raw_member
 
 if TYPE_CHECKING:
     from app.remoting.backend import RemotingBackend

@@ -121,7 +121,7 @@ def _impact(client: ClientState) -> list[str]:
             "If the client still finishes it, it is processed twice.",
             "%(num)s messages in flight are redelivered within a second, with the attempt "
             "counted. If the client still finishes them, they are processed twice.",
-            client.in_flight,
+            client.in_flight or 0,
         ),
         _(
             "The client is not blocked: most clients reconnect at once. To block it, revoke its "

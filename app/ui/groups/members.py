@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 from starlette.responses import Response
@@ -20,9 +22,25 @@ from app.ui.groups.head import GroupTab, group_of, head_of, path_of, respond
 from engine.broker import Member, SubscriptionVariant
 from engine.errors import NotFound
 from kitemq.model.conversion import convert
-from kitemq.model.members import MemberInfo
+from kitemq.model.members import MemberInfo, MemberQueue
 
+RANGES_MAX = 12
 MISSING = ""  # not subscribed to a topic that others of the group subscribe to
+
+
+@dataclass(frozen=True)
+class TopicShare:
+    """The queues of a topic that a member reads, as "0-3, 6", and how many there are.
+
+    `cached` messages of them are with the member; None as `locked` where it does not tell.
+    """
+
+    topic: str
+    numbers: str
+    count: int
+    is_shared: bool
+    cached: int | None
+    locked: int | None
 
 
 class GroupClient(MemberInfo, frozen=True):
@@ -33,6 +51,8 @@ class GroupClient(MemberInfo, frozen=True):
     path: str
     activity: ClientActivity
     why_no_stack: str
+    shares: Sequence[TopicShare] = ()
+    why_no_shares: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,8 +110,14 @@ async def clients(request: PageRequest) -> Response:
     members = tables.cut(await console.administration.members.of(config.name), query)
     lag = await console.administration.present_lag(config.name)
     locks = await _locks(request, config.name)
+    queues = await request.services.member_queues.of(config.name, members.rows)
     rows = [
-        await _client(request, config.name, member, locks) async for member in paced(members.rows)
+        msgspec.structs.replace(
+            await _client(request, config.name, member, locks),
+            shares=_shares(told.queues or ()),
+            why_no_shares=told.unknown,
+        )
+        async for member, told in paced(zip(members.rows, queues, strict=True))
     ]
     context = GroupClients(
         head=await head_of(console, config, "clients", lag),
@@ -212,6 +238,38 @@ async def _client(
         activity=services.client_figures.of(member.client, console.now_ms()),
         why_no_stack=services.connections.why_no_stack(member.client),
     )
+
+
+def _shares(queues: Sequence[MemberQueue]) -> list[TopicShare]:
+    by_topic = groupby(sorted(queues, key=_place), key=attrgetter("topic"))
+    return [_share(topic, list(places)) for topic, places in by_topic]
+
+
+def _place(queue: MemberQueue) -> tuple[str, int]:
+    return queue.topic, queue.queue
+
+
+def _share(topic: str, queues: Sequence[MemberQueue]) -> TopicShare:
+    cached = [each.cached for each in queues if each.cached is not None]
+    locked = [each.is_locked for each in queues if each.is_locked is not None]
+    return TopicShare(
+        topic=topic,
+        numbers=_ranges([each.queue for each in queues]),
+        count=len(queues),
+        is_shared=any(each.is_shared for each in queues),
+        cached=sum(cached) if len(cached) == len(queues) else None,
+        locked=sum(locked) if locked else None,
+    )
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers in their order as "0-3, 6"; the first RANGES_MAX parts."""
+    runs = [
+        [number for _, number in run]
+        for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    ]
+    parts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    return ", ".join([*parts[:RANGES_MAX], *["…"] * (len(parts) > RANGES_MAX)])
 
 
 def _columns(members: Sequence[Member]) -> list[MatrixColumn]:

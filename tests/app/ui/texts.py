@@ -20,6 +20,7 @@ from app.monitoring.forecast import NOT_BEGUN, TOO_YOUNG
 from app.monitoring.lag_reader import SPANS
 from app.services.alerts.rules import ABOUT
 from app.services.connections import WHY_NOT
+from app.services.member_queues import QUEUES_UNKNOWN
 from app.ui.framework import language
 from app.ui.framework.language import Language
 from app.ui.help.glossary import CHAPTERS, TERMS
@@ -67,6 +68,7 @@ def borrowed() -> Iterator[str]:
         yield from (about.label, about.unit, about.help)
     yield from Severity
     yield from WHY_NOT
+    yield from QUEUES_UNKNOWN
     yield from (span.label for span in SPANS)
     yield from (chapter.title for chapter in CHAPTERS)
     for term in TERMS.values():
