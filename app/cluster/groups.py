@@ -1,8 +1,10 @@
 """Consumer groups of a cluster: settings, clients, offsets and lag."""
 
 import asyncio
+from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from app.cluster.errors import ClusterUnreachable
@@ -46,6 +48,15 @@ class ClusterGroup(msgspec.Struct, frozen=True, rename="camel"):
         is_named = self.group_name in SYSTEM_GROUPS or self.group_name.startswith(SYSTEM_PREFIX)
         is_dumb = not (self.consume_enable or self.notify_consumer_ids_changed_enable)
         return is_named or is_dumb
+
+
+class WholeClusterGroup(ClusterGroup, frozen=True, rename="camel"):
+    """With settings that RocketMQ's proxy and brokers alone read: a change of others keeps them."""
+
+    group_retry_policy: dict[str, Any] | UnsetType = UNSET
+    group_sys_flag: int | UnsetType = UNSET
+    consume_timeout_minute: int | UnsetType = UNSET
+    subscription_data_set: list[Any] | UnsetType | None = UNSET
 
 
 def for_retries(topic: str) -> ClusterGroup:
@@ -143,7 +154,7 @@ class ClusterGroups:
             groups |= decoded(answer.body, _GroupTable).subscription_group_table
         return [groups[name] for name in sorted(groups) if not groups[name].is_system]
 
-    async def find(self, name: str) -> ClusterGroup | None:
+    async def find(self, name: str) -> WholeClusterGroup | None:
         """The settings of a group as the first master has them that knows it; None for no group.
 
         ClusterUnreachable where none that answers knows it, and one does not answer.
@@ -161,7 +172,7 @@ class ClusterGroups:
                 failure = error
             else:
                 if answer.code == ResponseCode.SUCCESS:
-                    return decoded(standard_json(answer.body), ClusterGroup)
+                    return decoded(standard_json(answer.body), WholeClusterGroup)
         if failure is not None:
             raise failure
         return None

@@ -8,6 +8,7 @@ while.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 from app.administration import LISTS_NONE, TAKES_ALL, Administration, queues_untold
 from app.services.connections import Connections
@@ -94,7 +95,7 @@ def member_queues(
     """
     if told is None:
         raise queues_untold(LISTS_NONE)
-    return [
+    queues = [
         MemberQueue(
             each.topic,
             number,
@@ -107,3 +108,4 @@ def member_queues(
         if not each.topic.startswith(RETRY_PREFIX)
         for number in numbers(each)
     ]
+    return sorted(queues, key=attrgetter("topic", "queue"))

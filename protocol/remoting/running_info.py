@@ -1,7 +1,7 @@
 """What a classic client answers to GET_CONSUMER_RUNNING_INFO: the queues that it reads.
 
-Push consumers list them. A consumer that names its queues itself (`DefaultLitePullConsumer`,
-`DefaultMQPullConsumer`) has the same tables, always empty.
+Push consumers list them, and so does `DefaultLitePullConsumer` of 5.5.0; of 4.9 it has the same
+tables, always empty, as `DefaultMQPullConsumer` of any version.
 """
 
 from typing import Any, NamedTuple
@@ -53,7 +53,7 @@ class _Properties(msgspec.Struct):
 
 
 def read_queues(body: bytes) -> list[ReadQueue] | None:
-    """The queues that a client reads, by topic; None where it does not list them.
+    """The queues that a client reads; None where it does not list them.
 
     Those that it lost to another member, and is about to let go, are left out.
     """
@@ -66,7 +66,6 @@ def read_queues(body: bytes) -> list[ReadQueue] | None:
         ]
     except msgspec.MsgspecError:
         return None
-    queues.sort(key=lambda each: each[:3])
     return queues if queues or properties.consume_type == PASSIVE else None
 
 

@@ -81,6 +81,7 @@ async def test_the_server_says_what_its_engine_can_do(running: App) -> None:
             (name, method, path, body, name)
             for name, method, path, body in (
                 ("brokers", "GET", "/brokers", None),
+                ("member_queues", "GET", "/groups/g/members/queues", None),
                 ("dismissals", "GET", "/groups/g/dead-letters/dismissals", None),
                 ("reset_history", "GET", "/groups/g/resets", None),
                 ("purges", "POST", "/topics/t/purge", {"everything": True}),

@@ -121,7 +121,7 @@ async def list_members(call: Call[MemberQuery, None]) -> MemberPage:
     )
 
 
-@operations.get("/groups/{group}/members/queues", needs=Action.READ)
+@operations.get("/groups/{group}/members/queues", capability="member_queues", needs=Action.READ)
 async def list_member_queues(call: Call[MemberQuery, None]) -> MemberQueuesPage:
     """List which queues the live consumers of a group read.
 

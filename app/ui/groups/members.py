@@ -30,12 +30,14 @@ MISSING = ""  # not subscribed to a topic that others of the group subscribe to
 
 @dataclass(frozen=True)
 class TopicShare:
-    """The queues of a topic that a member reads, as "0-3, 6", and how many there are.
+    """A topic of a member: its filter, and the queues that it reads, as "0-3, 6".
 
-    `cached` messages of them are with the member; None as `locked` where it does not tell.
+    `cached` messages of them are with the member; None as `locked` where it does not tell. All is
+    empty but the filter where the member reads no queue.
     """
 
     topic: str
+    expression: str
     numbers: str
     count: int
     is_shared: bool
@@ -52,7 +54,7 @@ class GroupClient(MemberInfo, frozen=True):
     activity: ClientActivity
     why_no_stack: str
     shares: Sequence[TopicShare] = ()
-    why_no_shares: str = ""
+    why_no_queues: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,8 @@ async def clients(request: PageRequest) -> Response:
     rows = [
         msgspec.structs.replace(
             await _client(request, config.name, member, locks),
-            shares=_shares(told.queues or ()),
-            why_no_shares=told.unknown,
+            shares=_shares(member.topics, told.queues or ()),
+            why_no_queues=told.unknown,
         )
         async for member, told in paced(zip(members.rows, queues, strict=True))
     ]
@@ -240,20 +242,19 @@ async def _client(
     )
 
 
-def _shares(queues: Sequence[MemberQueue]) -> list[TopicShare]:
-    by_topic = groupby(sorted(queues, key=_place), key=attrgetter("topic"))
-    return [_share(topic, list(places)) for topic, places in by_topic]
+def _shares(topics: Mapping[str, str], queues: Sequence[MemberQueue]) -> list[TopicShare]:
+    shares: dict[str, list[MemberQueue]] = {topic: [] for topic in topics}
+    for each in sorted(queues, key=attrgetter("topic", "queue")):
+        shares.setdefault(each.topic, []).append(each)
+    return [_share(topic, topics.get(topic, ""), share) for topic, share in sorted(shares.items())]
 
 
-def _place(queue: MemberQueue) -> tuple[str, int]:
-    return queue.topic, queue.queue
-
-
-def _share(topic: str, queues: Sequence[MemberQueue]) -> TopicShare:
+def _share(topic: str, expression: str, queues: Sequence[MemberQueue]) -> TopicShare:
     cached = [each.cached for each in queues if each.cached is not None]
     locked = [each.is_locked for each in queues if each.is_locked is not None]
     return TopicShare(
         topic=topic,
+        expression=expression,
         numbers=_ranges([each.queue for each in queues]),
         count=len(queues),
         is_shared=any(each.is_shared for each in queues),
