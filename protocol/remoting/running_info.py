@@ -1,6 +1,6 @@
 """What a classic client answers to GET_CONSUMER_RUNNING_INFO: the queues that it reads.
 
-Push consumers list them, and so does `DefaultLitePullConsumer` of 5.5.0; of 4.9 it has the same
+Push consumers list them, and so does `DefaultLitePullConsumer` of 5.3.3; of 4.9 it has the same
 tables, always empty, as `DefaultMQPullConsumer` of any version.
 """
 
@@ -30,7 +30,7 @@ class ReadQueue(NamedTuple):
     is_locked: bool | None
 
 
-class _QueueName(msgspec.Struct, rename="camel"):
+class _ReadPlace(msgspec.Struct, rename="camel"):
     topic: str
     broker_name: str
     queue_id: int
@@ -77,7 +77,7 @@ def _table(body: bytes, name: str, *, is_pop: bool, is_ordered: bool) -> list[Re
     for key, state in table.items():
         if state.dropped or state.droped:
             continue
-        place = msgspec.json.decode(key, type=_QueueName)
+        place = msgspec.json.decode(key, type=_ReadPlace)
         offset = None if is_pop or state.commit_offset < 0 else state.commit_offset
         queues.append(
             ReadQueue(

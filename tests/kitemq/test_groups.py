@@ -126,6 +126,8 @@ def test_pulling_consumers_share_queues_lock_them_and_leave(server: LiveServer) 
         assert [each.client for each in client.members.list("g")] == ["w2"]
         assert [each.queue for each in client.members.locks("g")] == [2]
         assert client.members.assignment("g", "orders", "w2") == [0, 1, 2, 3]
+        [reading] = client.members.queues("g")
+        assert [each.queue for each in reading.queues or ()] == [0, 1, 2, 3]
 
 
 @pytest.mark.capabilities("group_policies")
