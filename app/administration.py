@@ -45,6 +45,8 @@ FIGURES_UNKNOWN = (Busy, Refused)
 # Why the queues of a member are not told.
 TAKES_ALL = "it receives single messages of all queues"
 LISTS_NONE = "it chooses its queues itself, and lists none"
+QUEUES_MAX = 10_000  # of one member
+LISTS_TOO_MANY = f"it lists more than {QUEUES_MAX:,} queues"
 
 
 def queues_untold(reason: str) -> Refused:

@@ -8,9 +8,17 @@ while.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from operator import attrgetter
 
-from app.administration import LISTS_NONE, TAKES_ALL, Administration, queues_untold
+from app.administration import (
+    LISTS_NONE,
+    LISTS_TOO_MANY,
+    QUEUES_MAX,
+    TAKES_ALL,
+    Administration,
+    queues_untold,
+)
 from app.services.connections import Connections
 from engine.broker import RETRY_PREFIX, Member
 from engine.errors import EngineError
@@ -26,7 +34,7 @@ SILENT_S = 60.0
 KEPT_MAX = 10_000
 SILENT = f"it did not answer within {ASK_S:g} s; it is asked again a minute later"
 NOT_YET = "others were asked first, and time is up; ask again"
-QUEUES_UNKNOWN = (TAKES_ALL, LISTS_NONE, SILENT, NOT_YET)
+QUEUES_UNKNOWN = (TAKES_ALL, LISTS_NONE, LISTS_TOO_MANY, SILENT, NOT_YET)
 
 
 class MemberQueueLists:
@@ -95,7 +103,7 @@ def member_queues(
     """
     if told is None:
         raise queues_untold(LISTS_NONE)
-    queues = [
+    every = (
         MemberQueue(
             each.topic,
             number,
@@ -107,5 +115,8 @@ def member_queues(
         for each in told
         if not each.topic.startswith(RETRY_PREFIX)
         for number in numbers(each)
-    ]
+    )
+    queues = list(islice(every, QUEUES_MAX + 1))
+    if len(queues) > QUEUES_MAX:
+        raise queues_untold(LISTS_TOO_MANY)
     return sorted(queues, key=attrgetter("topic", "queue"))

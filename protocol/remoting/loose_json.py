@@ -4,7 +4,8 @@ import re
 
 OBJECT_KEY = re.compile(rb"(?<=[{,])\{[^{}]*\}(?=:)")
 NUMBER_KEY = re.compile(rb"(?<=[{,])-?\d+(?=:)")
-TEXT_OR_BRACE = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+# A text without an end goes to the end of the body, which is not looked through again and again.
+TEXT_OR_BRACE = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}]', re.DOTALL)
 
 
 def standard_json(body: bytes) -> bytes:

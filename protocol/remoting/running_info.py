@@ -4,14 +4,16 @@ Push consumers list them, and so does `DefaultLitePullConsumer` of 5.3.3; of 4.9
 tables, always empty, as `DefaultMQPullConsumer` of any version.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from protocol.remoting.loose_json import raw_member, standard_json
 
 PASSIVE = "CONSUME_PASSIVELY"
 ALL_QUEUES = -1  # of a broker: what a POP client has where queues are not shared out
+QUEUE_MAX = 65_535
 
 
 class ReadQueue(NamedTuple):
@@ -33,7 +35,7 @@ class ReadQueue(NamedTuple):
 class _ReadPlace(msgspec.Struct, rename="camel"):
     topic: str
     broker_name: str
-    queue_id: int
+    queue_id: Annotated[int, Meta(ge=ALL_QUEUES, le=QUEUE_MAX)]
 
 
 class _QueueState(msgspec.Struct, rename="camel"):
@@ -64,7 +66,7 @@ def read_queues(body: bytes) -> list[ReadQueue] | None:
             *_table(body, "mqTable", is_pop=False, is_ordered=is_ordered),
             *_table(body, "mqPopTable", is_pop=True, is_ordered=is_ordered),
         ]
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
     return queues if queues or properties.consume_type == PASSIVE else None
 

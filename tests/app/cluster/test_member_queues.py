@@ -4,6 +4,7 @@ and by one before it, to which that is a cluster.
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import pytest
 
 from app.administration import LISTS_NONE, TAKES_ALL
 from app.services import member_queues
+from engine.errors import Refused
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, encode
-from protocol.remoting.running_info import read_queues
+from protocol.remoting.running_info import ReadQueue, read_queues
 from tests.app.cluster.front import HTML, front_of
 from tests.remoting.port import Client, Running
 
@@ -226,6 +228,27 @@ async def test_a_client_that_refuses_to_tell_is_named_by_its_servers_words(
         [item] = (await answered(front.http, client, b"", code=code)).json()["items"]
     assert item["queues"] is None
     assert "GET_CONSUMER_RUNNING_INFO" in item["unknown"]
+
+
+@pytest.mark.parametrize("text", ["", "\\"])
+def test_an_answer_that_does_not_end_is_read_once(text: str) -> None:
+    body = b'{"mqTable":{"' + b'\\"' * 1_000_000 + text.encode()
+    begun_s = time.process_time()
+    assert read_queues(body) is None
+    assert time.process_time() - begun_s < 10
+
+
+def test_a_number_that_no_queue_has_is_not_understood() -> None:
+    for number in (-2, 65_536, 10**30):
+        assert read_queues(told({place(number): PULLED})) is None
+    assert read_queues(b'{"properties":' + b'{"a":' * 100_000) is None
+
+
+def test_a_member_that_lists_too_many_queues_is_refused() -> None:
+    queues = [ReadQueue("orders", "kitemq", -1, None, 0, is_pop=True, is_locked=None)] * 1_000
+    with pytest.raises(Refused, match="more than 10,000 queues"):
+        member_queues.member_queues(queues, lambda _: range(65_536))
+    assert len(member_queues.member_queues(queues[:10], lambda _: range(1000))) == 10_000
 
 
 def test_the_queues_of_a_large_answer_are_read_in_one_go() -> None:
