@@ -17,6 +17,7 @@ from app.db.report_rows import RunRow
 from app.security import required_rights
 from app.services.connections import ClientFacts, Connected, Processed
 from engine.message import StoredMessage
+from kitemq.model.members import MemberQueue
 from tests.app.conftest import App
 from tests.app.security.rights_cases import CLIENT, filled
 from tests.app.security.rights_site import (
@@ -212,6 +213,9 @@ class Answering:
         self, client: str, group: str, message: StoredMessage, timeout_s: float
     ) -> Processed:
         return Processed("OK", "")
+
+    async def queues(self, client: str, group: str, timeout_s: float) -> list[MemberQueue]:
+        return []
 
     def disconnect(self, client: str) -> int:
         return 1
