@@ -273,7 +273,8 @@ def test_dead_letters_are_listed_and_one_is_opened_and_resent(
     topic, group = dead_group
     visitor.see(f"/dlq?q={group}", f"dlq-{group}", group, "ValueError 3")
     letter = f"/dlq/{group}/1"
-    visitor.see(letter, "main", "Dead letter 1", ERROR, "letter 1", topic)
+    failed = f"{ERROR} Failed 1 time; moved to dead letters"
+    visitor.see(letter, "main", "Dead letter 1", failed, "letter 1", topic)
     where, _ = visitor.submit(letter, f"{letter}/resend")
     visitor.see(where, "main", "Finished: 1 sent")
     assert visitor.receive(group, topic, 1) == ["letter 1"]
