@@ -84,6 +84,13 @@ class LiveServer:
         """A topic or group of a test by its short name: another where tests share a cluster."""
         return f"{name}{self.suffix}"
 
+    def beside(self, name: str, **changes: Any) -> "LiveServer":
+        """One that does not run yet, in a directory beside: with its own engine, or before the same
+        cluster.
+        """
+        data = self._settings.data.with_name(name)
+        return LiveServer(data, rocketmq=self._settings.rocketmq, **changes)
+
     def close(self) -> None:
         """Stop for good, and what stands in a cluster's place."""
         try:

@@ -229,7 +229,12 @@ class ClusterReadVerbs(ClusterPart):
 
     async def queue_content(self, topic: str, queue: int, *, count_max: int) -> QueueContent:
         """The age of a queue's oldest message and the size of its newest, at most 32."""
-        first, end = await self.queue_bounds(topic, queue)
+        try:
+            first, end = await self.queue_bounds(topic, queue)
+        except QueueNotFound:
+            if not 0 <= queue < (await self._catalog.topic(topic)).write_queues:
+                raise
+            first = end = 0  # it is for writing alone, and its broker lets nobody read it
         if first == end:
             return QueueContent(None, 0, 0)
         place = self._numbers.place(topic, queue)

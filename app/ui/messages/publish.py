@@ -215,10 +215,18 @@ async def _send(
             )
             if done.state is TransactionState.COMMITTED and done.offset is not None:
                 topic, queue, offset, is_open = done.topic, done.queue, done.offset, False
+        if (message.delay_level or message.deliver_at_ms) and topic == config.name:
+            sent.append(_waiting(message.message_id))
+            continue
         sent.append(
             _as_sent(config, message.message_id, topic, queue, offset, is_transaction=is_open)
         )
     return sent
+
+
+def _waiting(message_id: str) -> SentMessage:
+    """A message whose place is not known: brokers of a cluster do not tell where it waits."""
+    return SentMessage(message_id, f"/scheduled/{segment(message_id)}", "", is_transaction=False)
 
 
 def _as_sent(
@@ -288,18 +296,24 @@ async def respond_form(
 
 
 def _places(sent: Sequence[SentMessage]) -> str:
-    """The places of the messages for the redirect: "topic:queue:offset,…"."""
-    places = ",".join(one.href.removeprefix("/messages/").replace("/", ":") for one in sent)
+    """Places of the messages for the redirect: "topic:queue:offset,…", or ids of waiting ones."""
+    places = ",".join(
+        one.href.removeprefix("/messages/").removeprefix("/scheduled/").replace("/", ":")
+        for one in sent
+    )
     if len(places) > LINK_CHARS_MAX:
         places = places[:LINK_CHARS_MAX].rpartition(",")[0]
     return forms.quoted(places)
 
 
 async def _sent_before(request: PageRequest, config: TopicConfig) -> list[SentMessage]:
-    """The messages named in the address that can still be read."""
+    """The messages named in the address that can still be read, and those that wait."""
     messaging = request.console.messaging
     sent: list[SentMessage] = []
     for place in request.query_params.get("sent", "")[:LINK_CHARS_MAX].split(",")[:COUNT_MAX]:
+        if place and ":" not in place:
+            sent.append(_waiting(unquote(place)))
+            continue
         try:
             topic, queue, offset = place.split(":")
             message = await messaging.message(unquote(topic), int(queue), int(offset))

@@ -120,7 +120,13 @@ OpenPage = Callable[..., Page]
 
 
 @pytest.fixture
-def open_page(chromium: Browser, site: Site) -> Iterator[OpenPage]:
+def base(site: Site) -> str:
+    """The address of the server whose pages `open_page` opens."""
+    return site.base
+
+
+@pytest.fixture
+def open_page(chromium: Browser, base: str) -> Iterator[OpenPage]:
     """Open a path in a new browser context; script errors fail the test.
 
     `javascript`, `theme` and `width` describe the browser; `refresh_s` is what its user chose.
@@ -137,13 +143,13 @@ def open_page(chromium: Browser, site: Site) -> Iterator[OpenPage]:
         refresh_s: int = 0,
     ) -> Page:
         context = chromium.new_context(
-            base_url=site.base,
+            base_url=base,
             java_script_enabled=javascript,
             color_scheme="dark" if theme == "dark" else "light",
             viewport={"width": width, "height": 900},
         )
         contexts.append(context)
-        context.add_cookies([{"name": "kitemq_refresh", "value": str(refresh_s), "url": site.base}])
+        context.add_cookies([{"name": "kitemq_refresh", "value": str(refresh_s), "url": base}])
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
         page.on("pageerror", lambda error: failures.append(str(error)))
