@@ -103,8 +103,10 @@ def pytest_terminal_summary(
         terminalreporter.write_line(line)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
     """Browser tests after all others, and before them those that share one Spark session.
 
     Of each of these kinds what is LONG comes first.
@@ -117,7 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("browser")
         if any(fnmatch(item.nodeid, f"{wide}*") for wide in WIDE):
             item.add_marker("wide")
-    items.sort(key=lambda item: (_lateness(item), not item.nodeid.startswith(LONG)))
+    items.sort(key=_turn)
     repeated = [name for name, count in Counter(item.nodeid for item in items).items() if count > 1]
     if repeated:
         raise pytest.UsageError(f"{repeated[0]}: of tests with one name workers run only the first")
@@ -125,6 +127,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         number = numbers.setdefault(_together(item), len(numbers))
         item.add_marker(pytest.mark.xdist_group(number))
+    yield
+    items.sort(key=_turn)  # pytest has put those together that share a parameter
+
+
+def _turn(item: pytest.Item) -> tuple[int, bool]:
+    """The smaller, the earlier a test runs."""
+    return _lateness(item), not item.nodeid.startswith(LONG)
 
 
 def _together(item: pytest.Item) -> tuple[str, int]:
