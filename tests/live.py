@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import uvicorn
 
@@ -98,6 +98,14 @@ class LiveServer:
         finally:
             if self._cluster is not None:
                 self._cluster.stop()
+
+    def __enter__(self) -> Self:
+        """Started."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def call(self, work: Any) -> Any:
         """Run a function on the thread that owns the engine; its result."""

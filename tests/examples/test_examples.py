@@ -20,12 +20,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
-    live = LiveServer(tmp_path / "data")
-    live.start()
-    try:
+    with LiveServer(tmp_path / "data") as live:
         yield live
-    finally:
-        live.stop()
 
 
 def run(server: LiveServer, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -10,12 +10,8 @@ from tests.live import LiveServer
 
 @pytest.fixture
 def server(tmp_path: Path, maker_name: str) -> Iterator[LiveServer]:
-    live = LiveServer(tmp_path / "data", maker_name)
-    live.start()
-    try:
+    with LiveServer(tmp_path / "data", maker_name) as live:
         yield live
-    finally:
-        live.close()
 
 
 @pytest.fixture

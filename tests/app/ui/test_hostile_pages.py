@@ -73,14 +73,10 @@ def names_of(path: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    live = LiveServer(tmp_path_factory.mktemp("hostile") / "data")
-    live.start()
-    try:
+    with LiveServer(tmp_path_factory.mktemp("hostile") / "data") as live:
         with httpx.Client(base_url=live.url, timeout=60) as http:
             _build(http)
         yield live
-    finally:
-        live.stop()
 
 
 def _build(http: httpx.Client) -> None:

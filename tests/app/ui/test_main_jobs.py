@@ -26,12 +26,8 @@ ERROR = "ValueError: no such street"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, maker_name: str) -> Iterator[LiveServer]:
     """One for all tests of a maker."""
-    live = LiveServer(tmp_path_factory.mktemp("jobs") / "data", maker_name)
-    live.start()
-    try:
+    with LiveServer(tmp_path_factory.mktemp("jobs") / "data", maker_name) as live:
         yield live
-    finally:
-        live.close()
 
 
 @pytest.fixture

@@ -58,12 +58,8 @@ class Peer:
 
 @pytest.fixture
 def server(tmp_path: Path, maker_name: str) -> Iterator[LiveServer]:
-    live = LiveServer(tmp_path / "data", maker_name)
-    live.start()
-    try:
+    with LiveServer(tmp_path / "data", maker_name) as live:
         yield live
-    finally:
-        live.close()
 
 
 @pytest.fixture
@@ -318,19 +314,17 @@ def test_calls_under_way_are_bounded(server: LiveServer, meet: Callable[..., Pee
 
 
 def test_an_answer_that_fits_into_no_frame_is_a_problem(tmp_path: Path) -> None:
-    live = LiveServer(tmp_path / "data", request_bytes_max=64 * 1024)
-    live.start()
-    try:
-        with opened(live) as socket:
-            peer = Peer(socket)
-            for _ in range(3):
-                message = {"body": "x" * 30_000, "queue": 0}
-                assert peer.call("POST", "/topics/orders/messages", message)[0] == 201
-            status, problem = peer.call("GET", "/topics/orders/messages?limit=10")
-            assert (status, problem["code"]) == (413, "answer_too_large")
-            assert peer.call("GET", "/topics/orders/messages?limit=1")[0] == 200
-    finally:
-        live.stop()
+    with (
+        LiveServer(tmp_path / "data", request_bytes_max=64 * 1024) as live,
+        opened(live) as socket,
+    ):
+        peer = Peer(socket)
+        for _ in range(3):
+            message = {"body": "x" * 30_000, "queue": 0}
+            assert peer.call("POST", "/topics/orders/messages", message)[0] == 201
+        status, problem = peer.call("GET", "/topics/orders/messages?limit=10")
+        assert (status, problem["code"]) == (413, "answer_too_large")
+        assert peer.call("GET", "/topics/orders/messages?limit=1")[0] == 200
 
 
 def test_who_does_not_take_answers_makes_calls_wait(

@@ -65,12 +65,8 @@ class Peer:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    live = LiveServer(tmp_path_factory.mktemp("fields") / "data")
-    live.start()
-    try:
+    with LiveServer(tmp_path_factory.mktemp("fields") / "data") as live:
         yield live
-    finally:
-        live.stop()
 
 
 @pytest.fixture

@@ -419,9 +419,7 @@ def test_an_unknown_format_is_refused(browser: httpx.Client, graveyard: Scenery)
 def test_counting_that_takes_long_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live = LiveServer(tmp_path / "data")
-    live.start()
-    try:
+    with LiveServer(tmp_path / "data") as live:
         scenery = Scenery(live.url)
         one_queue(scenery, "slow")
         dying_group(scenery, "sloth")
@@ -447,5 +445,3 @@ def test_counting_that_takes_long_goes_on_where_it_stopped(
         assert (fewer.examined, fewer.total) == (8, 21)
         assert [row.offset for row in fewer.rows] == list(range(13, 21))
         scenery.close()
-    finally:
-        live.stop()
