@@ -10,7 +10,7 @@ import msgspec
 from app.db.rows import GroupResetsRow
 from app.db.worker import DatabaseAsker, DatabaseWorker
 from engine.broker import OffsetMove, Reset, ResetHistory
-from engine.errors import Busy, Conflict, NotFound
+from engine.errors import Busy
 
 TRIES = 5  # where servers reset the same group at once
 UNAVAILABLE = "the resets of groups cannot be read or noted: {error}"
@@ -30,25 +30,12 @@ class ResetLog:
     async def get(self, group: str, number: int) -> Reset:
         """A reset of the past; NotFound, Busy."""
         _, history = await self._read(group)
-        reset = history.find(group, number)
-        if reset is None:
-            raise NotFound(
-                f"group {group!r} has no reset {number}",
-                field="id",
-                remedy="the history lists those that are remembered",
-            )
-        return reset
+        return history.get(group, number)
 
     async def undoable(self, group: str, number: int) -> Reset:
         """One that is not undone; Conflict, NotFound, Busy."""
-        reset = await self.get(group, number)
-        if reset.undone_by:
-            raise Conflict(
-                f"reset {number} of group {group!r} was undone by reset {reset.undone_by}",
-                field="id",
-                remedy=f"undo reset {reset.undone_by} to have it again",
-            )
-        return reset
+        _, history = await self._read(group)
+        return history.undoable(group, number)
 
     async def add(
         self, group: str, at_ms: int, to: str, moves: Sequence[OffsetMove], undoes: int

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from engine.delivery.changes import Reset
+from engine.errors import Conflict, NotFound
 
 RESETS_KEPT_MAX = 100
 QUEUES_KEPT_MAX = 10_000
@@ -30,6 +31,28 @@ class ResetHistory:
 
     def find(self, group: str, number: int) -> Reset | None:
         return self._resets.get(group, {}).get(number)
+
+    def get(self, group: str, number: int) -> Reset:
+        """One by its number; raises NotFound where it is not remembered."""
+        reset = self.find(group, number)
+        if reset is None:
+            raise NotFound(
+                f"group {group!r} has no reset {number}",
+                field="id",
+                remedy="the history lists those that are remembered",
+            )
+        return reset
+
+    def undoable(self, group: str, number: int) -> Reset:
+        """The same; raises Conflict too where it was undone."""
+        reset = self.get(group, number)
+        if reset.undone_by:
+            raise Conflict(
+                f"reset {number} of group {group!r} was undone by reset {reset.undone_by}",
+                field="id",
+                remedy=f"undo reset {reset.undone_by} to have it again",
+            )
+        return reset
 
     def of_group(self, group: str) -> Sequence[Reset]:
         """A group's resets, newest first."""

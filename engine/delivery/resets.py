@@ -40,7 +40,7 @@ from engine.delivery.reset_plan import (
     reset_token,
 )
 from engine.delivery.start import Starts
-from engine.errors import Conflict, NotFound, Refused
+from engine.errors import Conflict, Refused
 from engine.events import OffsetsReset
 
 
@@ -107,13 +107,8 @@ class OffsetResets:
         Without a precondition it asks that the group is still where that reset put it. Raises
         NotFound where it is not remembered, Conflict where it was undone, or its topics are gone.
         """
-        reset = self.get(group, number)
-        if reset.undone_by:
-            raise Conflict(
-                f"reset {number} of group {group!r} was undone by reset {reset.undone_by}",
-                field="id",
-                remedy=f"undo reset {reset.undone_by} to have it again",
-            )
+        self._groups.get(group)
+        reset = self._progress_store.resets.undoable(group, number)
         if not reset.queues:
             raise Conflict(f"the topics of reset {number} are gone", field="id")
         before = {(each.topic, each.queue): each.before for each in reset.queues}
@@ -182,14 +177,7 @@ class OffsetResets:
     def get(self, group: str, number: int) -> Reset:
         """A reset of the past; raises GroupNotFound, NotFound where it is not remembered."""
         self._groups.get(group)
-        reset = self._progress_store.resets.find(group, number)
-        if reset is None:
-            raise NotFound(
-                f"group {group!r} has no reset {number}",
-                field="id",
-                remedy="the history lists those that are remembered",
-            )
-        return reset
+        return self._progress_store.resets.get(group, number)
 
     def history(self, group: str) -> Sequence[Reset]:
         """A group's resets, newest first, at most 100; raises GroupNotFound."""
