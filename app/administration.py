@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from app.capabilities import LACKS, not_supported
+from app.capabilities import lacking
 from app.messaging import VerbSet, verb
 from engine.broker import (
     Broker,
@@ -213,5 +213,4 @@ class Administration(VerbSet[Broker]):
 
     async def brokers(self) -> list[BrokerItem]:
         """The brokers of a cluster by name; Refused (`not_supported`) where there is none."""
-        lack = LACKS["brokers"]
-        raise not_supported(lack.detail, field="brokers", remedy=lack.remedy)
+        raise lacking("brokers")

@@ -125,5 +125,10 @@ def require(capabilities: Capabilities, name: str, *, field: str = "") -> None:
     `name` is a field of Capabilities, `field` the input at fault if there is one.
     """
     if not getattr(capabilities, name):
-        lack = LACKS[name]
-        raise not_supported(lack.detail, field=field or name, remedy=lack.remedy)
+        raise lacking(name, field=field)
+
+
+def lacking(name: str, *, field: str = "") -> Refused:
+    """The refusal (`not_supported`) by an engine that lacks a capability; as `require`."""
+    lack = LACKS[name]
+    return not_supported(lack.detail, field=field or name, remedy=lack.remedy)

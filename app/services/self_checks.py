@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.administration import Administration, Check, CheckResult
-from app.capabilities import LACKS, NOT_SUPPORTED, not_supported
+from app.capabilities import NOT_SUPPORTED, lacking
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.server_host import ServerHost
@@ -128,8 +128,7 @@ class SelfChecks:
     async def _recovery(self) -> CheckResult:
         health = await self._administration.health()
         if health.log_bytes is None:
-            lack = LACKS["log_figures"]
-            raise not_supported(lack.detail, field="recovery", remedy=lack.remedy)
+            raise lacking("log_figures", field="recovery")
         damages = health.damages
         if damages:
             first = damages[0]
