@@ -2,7 +2,7 @@
 
 A list of ten thousand topics takes one request of each broker. Tables are kept for TABLE_S. While a
 broker is away its last table of topics and of groups still counts, as nobody can change it; its
-offsets may be behind those of its slave, and are not given.
+offsets may be behind those of its slave: who gives them looks at `away` first.
 """
 
 import asyncio

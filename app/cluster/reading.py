@@ -16,6 +16,7 @@ from protocol.remoting.frames import Command
 
 READER = "TOOLS_CONSUMER"  # a group that every broker has
 PULL_MAX = 160
+READ_COUNT = 32  # that most brokers give at once
 PULL_BYTES_MAX = 4 * 1024 * 1024
 WAIT_S_MAX = 30.0
 KEY_MAX = 64

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
-from app.cluster.reading import PULL_MAX
+from app.cluster.reading import PULL_MAX, READ_COUNT
 from app.cluster.routes import ClusterQueue
 from app.cluster.verbs.part import ClusterPart, all_of
 from engine.broker import ScanPage, ScanQuery, parse_filter
@@ -21,7 +21,6 @@ from engine.search.cursor import Cursor, digest_of, read_cursor, write_cursor
 COUNT_MAX = 200
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 READ_BYTES = 8 * 1024 * 1024  # of all queues at once
-READ_COUNT = 32
 LOOK_AT_ONCE = 100  # messages, between which others work
 
 

@@ -1,10 +1,9 @@
 """Reads a queue of a cluster on, look by look, without waiting for what is not stored yet."""
 
 from app.cluster.messages import ClusterMessage
-from app.cluster.reading import ClusterReads
+from app.cluster.reading import READ_COUNT, ClusterReads
 from app.cluster.routes import ClusterQueue
 
-READ_COUNT = 32  # that most brokers give at once
 PULL_BYTES = 256 * 1024
 
 

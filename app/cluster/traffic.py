@@ -27,16 +27,19 @@ Place = tuple[str, int]  # topic and queue
 class TrafficSample(msgspec.Struct, frozen=True):
     """Ends by topic and queue, offsets by group and place, both read at `at_ms`.
 
-    A topic that is listed and has no ends could not be read; `offsets` is None where they could
-    not. `is_whole` if everything could be.
+    A topic that is listed and has no ends could not be read; `offsets`, of all groups, is None
+    where they could not.
     """
 
     at_ms: int
     topics: Collection[str]
     ends: Mapping[str, Mapping[int, int]]
-    groups: Collection[str]
     offsets: Mapping[str, Mapping[Place, int]] | None
-    is_whole: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything could be read."""
+        return self.offsets is not None and len(self.ends) == len(self.topics)
 
 
 class _Gauge(msgspec.Struct):
@@ -82,11 +85,11 @@ class ClusterTraffic(TrafficStatistics):
             self._enter_topic(name, {(name, queue): end for queue, end in ends.items()}, at_ms)
             await pause.when_due()
         if sample.offsets is not None:
-            for name in self._groups.keys() - set(sample.groups):
+            for name in self._groups.keys() - sample.offsets.keys():
                 del self._groups[name]
                 self._books.forget_group(name)
-            for name in sample.groups:
-                self._enter_group(name, sample.offsets.get(name, {}), at_ms)
+            for name, offsets in sample.offsets.items():
+                self._enter_group(name, offsets, at_ms)
                 await pause.when_due()
         self._offsets_ms = 0 if sample.offsets is None else (self._offsets_ms or at_ms)
         self._is_whole = sample.is_whole

@@ -38,9 +38,7 @@ class ClusterTrafficSampler:
         for part in bounded(PART, names[:TOPICS_MAX]):
             answers = zip(part, await all_of(map(self._ends, part)), strict=True)
             ends |= {name: queues for name, queues in answers if queues is not None}
-        is_whole = offsets is not None and len(ends) == len(names)
-        sample = TrafficSample(at_ms, names, ends, offsets or {}, offsets, is_whole)
-        await administration.traffic.enter(sample)
+        await administration.traffic.enter(TrafficSample(at_ms, names, ends, offsets))
 
     async def _ends(self, topic: str) -> dict[int, int] | None:
         """The end of each queue, none of a topic that is gone; None where they are unknown."""

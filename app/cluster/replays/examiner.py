@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
+from app.cluster.reading import READ_COUNT
 from app.cluster.replays.copies import JobCopies
 from app.cluster.replays.shared_jobs import SharedJobs, sources_of
 from app.cluster.verbs.dead_letter_lists import ClusterDeadLetterLists
@@ -18,7 +19,6 @@ from engine.replay.job import StoredJob
 from engine.replay.outcomes import ReplayOutcome
 
 READ_BYTES = 1024 * 1024  # of one request
-READ_COUNT = 32
 
 
 class KnownTopics:

@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 from app.cluster.catalog import ClusterCatalog, NamedCache
 from app.cluster.engine_errors import engine_errors
-from app.cluster.errors import ClusterUnreachable, broker_away
+from app.cluster.errors import ClusterUnreachable
 from app.cluster.half_messages import CHECK_GROUP, GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
 from app.cluster.messages import ClusterMessage
+from app.cluster.reading import READ_COUNT
 from app.cluster.routes import ClusterQueue
-from app.cluster.tail import READ_COUNT, QueueTail
+from app.cluster.tail import QueueTail
 from app.cluster.topics import QueueOffsets
 from app.cluster.verbs.part import ClusterPart, all_of
 from engine.message import PGROUP
@@ -122,18 +123,13 @@ class ClusterHalfLists(ClusterPart):
     async def _all(self, looks: NamedCache[str, UndecidedHalves]) -> UndecidedHalves:
         """What all brokers that are there have."""
         with engine_errors():
-            masters = set(await self._client.masters())
-            answers = await asyncio.gather(
-                *(_look(looks, each, each in masters) for each in self._numbers.brokers),
-                return_exceptions=True,
-            )
+            answers = await self._ask_brokers(looks.get)
             present = [each for each in answers if isinstance(each, UndecidedHalves)]
-            for answer in answers:
-                is_away = isinstance(answer, ClusterUnreachable) and present
-                if isinstance(answer, BaseException) and not is_away:
-                    raise answer
+            away = [each for each in answers if isinstance(each, ClusterUnreachable)]
+            if away and not present:
+                raise away[0]
         reasons = [each.unknown for each in present if each.unknown]
-        reasons += [each.detail for each in answers if isinstance(each, ClusterUnreachable)]
+        reasons += [each.detail for each in away]
         records = [record for each in present for record in each.records]
         return UndecidedHalves(records, "; ".join(reasons)[:500])
 
@@ -252,14 +248,6 @@ class ClusterHalfLists(ClusterPart):
             each.tail_offset = max(each.tail_offset, tail.next_offset)
             if each.halves & decisions:
                 del known.transactions[offset]
-
-
-async def _look(
-    looks: NamedCache[str, UndecidedHalves], broker: str, is_there: bool
-) -> UndecidedHalves:
-    if not is_there:
-        raise broker_away(broker)
-    return await looks.get(broker)
 
 
 def _identity(record: ClusterMessage) -> tuple[str, str]:

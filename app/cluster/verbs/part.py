@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.client import ClusterClient
 from app.cluster.engine_errors import as_engine_error
-from app.cluster.errors import missing_part
+from app.cluster.errors import ClusterUnreachable, broker_away, missing_part
 from app.cluster.messages import ClusterMessage
 from app.cluster.numbering import QueueNumbers
 from app.cluster.routes import ClusterQueue
@@ -37,6 +37,28 @@ class ClusterPart:
     @property
     def _numbers(self) -> QueueNumbers:
         return self._catalog.numbers
+
+    async def _ask_brokers(
+        self, ask: Callable[[str], Coroutine[Any, Any, T]]
+    ) -> list[T | ClusterUnreachable]:
+        """What each broker that has queue numbers answers, in their order, or that it is away.
+
+        Raises ClusterError: ClusterUnreachable where no name server answers.
+        """
+        masters = set(await self._client.masters())
+
+        async def answer(broker: str) -> T:
+            if broker not in masters:
+                raise broker_away(broker)
+            return await ask(broker)
+
+        answers = await asyncio.gather(*map(answer, self._numbers.brokers), return_exceptions=True)
+        there: list[T | ClusterUnreachable] = []
+        for each in answers:
+            if isinstance(each, BaseException) and not isinstance(each, ClusterUnreachable):
+                raise each
+            there.append(each)
+        return there
 
     async def _place(self, topic: str, queue: int) -> ClusterQueue:
         """Where a queue lies, of a topic that there is; TopicNotFound, QueueNotFound, Refused.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from app.cluster.catalog import ClusterCatalog
 from app.cluster.engine_errors import engine_errors
-from app.cluster.errors import ClusterUnreachable, broker_away
+from app.cluster.errors import ClusterUnreachable
 from app.cluster.messages import DELIVER_AT_MS, ClusterMessage
 from app.cluster.routes import ClusterQueue
 from app.cluster.schedules import SCHEDULE_TOPIC, TIMER_TOPIC, level_waits_ms
@@ -119,11 +119,7 @@ class ClusterWaiting(ClusterPart):
 
     async def _read(self) -> WaitingLook:
         with engine_errors():
-            masters = set(await self._client.masters())
-        brokers = self._numbers.brokers
-        answers = await asyncio.gather(
-            *(self._read_broker(each, each in masters) for each in brokers), return_exceptions=True
-        )
+            answers = await self._ask_brokers(self._read_broker)
         reasons, levels = [], dict[int, LevelWaiting]()
         items: list[tuple[DuePlace, Scheduled]] = []
         count = 0
@@ -131,9 +127,6 @@ class ClusterWaiting(ClusterPart):
             if isinstance(answer, ClusterUnreachable):
                 reasons.append(answer.detail)
                 continue
-            if isinstance(answer, BaseException):
-                with engine_errors():
-                    raise answer
             waits_ms, queues = answer
             for queue in queues:
                 items += queue.places(self._numbers.number(queue.tail.place))
@@ -150,12 +143,8 @@ class ClusterWaiting(ClusterPart):
         unknown = "; ".join(dict.fromkeys(reasons))[:500]
         return WaitingLook(items, [levels[each] for each in sorted(levels)], count, unknown)
 
-    async def _read_broker(
-        self, broker: str, is_there: bool
-    ) -> tuple[list[int], list[WaitingQueue]]:
+    async def _read_broker(self, broker: str) -> tuple[list[int], list[WaitingQueue]]:
         """How long its levels wait, and its queues; ClusterUnreachable."""
-        if not is_there:
-            raise broker_away(broker)
         settings = await self._catalog.settings(broker)
         waits_ms = level_waits_ms(settings)
         passed = await self._client.schedules.passed(broker)

@@ -30,12 +30,7 @@ class Cluster:
         offsets = {name: dict(each) for name, each in self.offsets.items()}
         await self.traffic.enter(
             TrafficSample(
-                self.clock.now_ms(),
-                list(self.ends),
-                ends,
-                list(offsets),
-                offsets if has_offsets else None,
-                has_offsets and not self.away,
+                self.clock.now_ms(), list(self.ends), ends, offsets if has_offsets else None
             )
         )
 
