@@ -237,6 +237,11 @@ class Official:
         )
         return found
 
+    def look(self) -> None:
+        """AssertionError with its exit status, where its process has ended."""
+        status = self._process.poll()
+        assert status is None, f"the {self.client} driver ended with {status}, see {self._log.name}"
+
     def leave(self) -> None:
         """Shut down all clients, without waiting: some take as long as a poll."""
         for name in self._names:

@@ -36,6 +36,9 @@ class Carrier(Protocol):
     def received(self) -> Counter[str]:
         """The bodies that were consumed so far, and how often."""
 
+    def look(self) -> None:
+        """AssertionError with what is known of it, where one of the two has ended by itself."""
+
     def end_producer(self) -> None:
         """Nothing more is sent."""
 
@@ -54,6 +57,10 @@ class Sends:
     def begin(self, send: Callable[[str], object]) -> None:
         self._thread = threading.Thread(target=self._run, args=(send,), daemon=True)
         self._thread.start()
+
+    def look(self) -> None:
+        """AssertionError where it has ended by itself."""
+        assert self._thread.is_alive(), f"the sends of {self._prefix}… have ended"
 
     def end(self) -> None:
         self._stop.set()
@@ -94,6 +101,10 @@ class SdkCarrier:
     def received(self) -> Counter[str]:
         return Counter(dict(self._received))
 
+    def look(self) -> None:
+        self._sends.look()
+        assert self._consumer.is_alive(), "the SDK's consumer has ended"
+
     def end_producer(self) -> None:
         self._sends.end()
 
@@ -119,7 +130,7 @@ class ClassicCarrier:
     name = "classic"
 
     def __init__(self, name_servers: Iterable[str], topic: str, home: Path) -> None:
-        options = (f"-Dpoll_ms={POLL_MS}", "-Dlimit_s=100000", "-Dpause_ms=20")
+        options = (f"-Dpoll_ms={POLL_MS}", "-Dlimit_s=100000", "-Dpause_ms=20", "-Xmx512m")
         home.mkdir()
         driver = driver_of(JAVA, ";".join(name_servers), home, *options)
         self._producer = Watched(driver, "flood", topic)
@@ -130,6 +141,10 @@ class ClassicCarrier:
 
     def received(self) -> Counter[str]:
         return Counter(self._consumer.said("GOT"))
+
+    def look(self) -> None:
+        self._producer.look()
+        self._consumer.look()
 
     def end_producer(self) -> None:
         self._producer.kill()
@@ -170,6 +185,10 @@ class GrpcCarrier:
     def received(self) -> Counter[str]:
         events = self._official.events(self._consumer.name)
         return Counter(body_of(each.message) for each in events)
+
+    def look(self) -> None:
+        self._sends.look()
+        self._official.look()
 
     def end_producer(self) -> None:
         self._sends.end()

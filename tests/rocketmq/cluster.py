@@ -1,5 +1,6 @@
 """A cluster of Apache RocketMQ as it is installed: a name server and brokers, a JVM each."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -9,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from app.cluster.client import ClusterClient
+from app.cluster.errors import ClusterError
 from bench.process import free_port
 from tests.patience import until
 from tests.rocketmq.apache import LIB, QUICK, missing
@@ -17,6 +20,8 @@ NAME_SERVER_HEAP = ("-Xms32m", "-Xmx64m", "-XX:+UseSerialGC")
 BROKER_HEAP = ("-Xms128m", "-Xmx256m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC")
 BUSY_THREAD = "TransactionalOp"  # as far as Linux keeps the name TransactionalOpBatchService
 START_S = 180.0
+REGISTERED_S = 60.0  # brokers register as they start, and every 30 s
+SAID = 2000  # characters of what a process printed
 SETTINGS = """brokerClusterName=test
 brokerName={name}
 brokerId={member}
@@ -110,6 +115,13 @@ class ApacheCluster:
         """The folder with a broker's log and tables."""
         return self._home(member) / "store"
 
+    def state(self) -> str:
+        """Whether each process runs, and what it said last."""
+        return "\n".join(
+            f"{member}: {_exit(process)}\n{(self._home(member) / 'output').read_text()[-SAID:]}"
+            for member, process in self._processes.items()
+        )
+
     def kill(self, member: str) -> None:
         """SIGKILL."""
         self._end(member, signal.SIGKILL)
@@ -150,6 +162,21 @@ class ApacheCluster:
 
         until(listens, f"{member} does not listen, see {log}", START_S)
         _restrain(process.pid)
+
+
+def _exit(process: "subprocess.Popen[bytes]") -> str:
+    status = process.poll()
+    return "runs" if status is None else f"ended with {status}"
+
+
+async def two_masters(cluster: ApacheCluster) -> None:
+    """Wait until two are registered at the name server; TimeoutError after REGISTERED_S."""
+    async with ClusterClient(cluster.name_server) as client, asyncio.timeout(REGISTERED_S):
+        while True:
+            with suppress(ClusterError):
+                if len(await client.masters()) == 2:
+                    return
+            await asyncio.sleep(0.2)
 
 
 def _restrain(pid: int) -> None:

@@ -1,7 +1,8 @@
 """A cluster of Apache's, which modules share, and a server of a test's own before it.
 
 It takes longer to start than most of its tests run. So it goes on until a test comes of a
-module that is not of the group `rocketmq`, which one worker runs, module after module. Topics
+module that is not of the group `rocketmq`, which one worker runs, module after module. One that
+does not show its two masters is ended and another one started, once for each module. Topics
 and groups have names of their own in each test; what stops a broker starts it again. A module that
 needs another cluster or server has fixtures with these names, and belongs to no group.
 """
@@ -14,12 +15,9 @@ from uuid import uuid4
 
 import pytest
 
-from app.cluster.client import ClusterClient
-from app.cluster.errors import ClusterError
 from tests.live import LiveServer
-from tests.rocketmq.cluster import ApacheCluster, missing_cluster
+from tests.rocketmq.cluster import ApacheCluster, missing_cluster, two_masters
 
-REGISTERED_S = 90.0
 GROUP = "rocketmq"
 
 
@@ -35,16 +33,27 @@ class RunningCluster:
         self._stack = ExitStack()
         self._cluster: ApacheCluster | None = None
 
-    def ensure(self, folder: Path) -> ApacheCluster:
-        """The one that runs, or a new one in this folder."""
-        if self._cluster is None:
-            self._cluster = self._stack.enter_context(ApacheCluster(folder, "a", "b"))
-        return self._cluster
+    def ensure(self, folders: pytest.TempPathFactory) -> ApacheCluster:
+        """The one that runs, or a new one where none does or its brokers are not registered."""
+        try:
+            return self._registered(folders)
+        except (AssertionError, TimeoutError) as error:
+            state = self._cluster.state() if self._cluster else ""
+            print("Another cluster is started:", error, state)  # noqa: T201 - failures show it
+            self.end()
+        return self._registered(folders)
 
     def end(self) -> None:
         """Nothing happens where none runs."""
         self._cluster = None
         self._stack.close()
+
+    def _registered(self, folders: pytest.TempPathFactory) -> ApacheCluster:
+        if self._cluster is None:
+            made = ApacheCluster(folders.mktemp("cluster"), "a", "b")
+            self._cluster = self._stack.enter_context(made)
+        asyncio.run(two_masters(self._cluster))
+        return self._cluster
 
 
 RUNNING = RunningCluster()
@@ -55,9 +64,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> ApacheCluster:
     """Two masters that are registered; skips where Apache is not installed."""
     if reason := missing_cluster():
         pytest.skip(reason)
-    cluster = RUNNING.ensure(tmp_path_factory.mktemp("cluster"))
-    asyncio.run(_registered(cluster))
-    return cluster
+    return RUNNING.ensure(tmp_path_factory)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -72,17 +79,6 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None]:
 def pytest_sessionfinish() -> None:
     """End it where the tests were interrupted."""
     RUNNING.end()
-
-
-async def _registered(cluster: ApacheCluster) -> None:
-    async with ClusterClient(cluster.name_server) as client, asyncio.timeout(REGISTERED_S):
-        while True:
-            try:
-                if len(await client.masters()) == 2:
-                    return
-            except ClusterError:
-                pass
-            await asyncio.sleep(0.2)
 
 
 @pytest.fixture

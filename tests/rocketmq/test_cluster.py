@@ -17,7 +17,7 @@ from app.cluster.messages import NewClusterMessage
 from app.cluster.reading import ClusterPage
 from app.cluster.routes import ClusterQueue
 from protocol.remoting.codes import RequestCode, ResponseCode
-from tests.rocketmq.cluster import ApacheCluster, missing_cluster
+from tests.rocketmq.cluster import ApacheCluster, missing_cluster, two_masters
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,19 +34,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]
         pytest.skip(reason)
     root: Path = tmp_path_factory.mktemp("cluster")
     with ApacheCluster(root, "a", "b", "a1") as cluster:
-        asyncio.run(_registered(cluster))
+        asyncio.run(two_masters(cluster))
         yield cluster
-
-
-async def _registered(cluster: ApacheCluster) -> None:
-    async with ClusterClient(cluster.name_server) as client, asyncio.timeout(LIMIT_S):
-        while True:
-            try:
-                if len(await client.masters()) == 2:
-                    return
-            except ClusterError:
-                pass
-            await asyncio.sleep(0.2)
 
 
 async def _topic(client: ClusterClient, name: str) -> list[ClusterQueue]:
