@@ -49,7 +49,9 @@ def main() -> int:
     result = report.document(about, scale, measured, failures, verdicts)
     path = report.write(result, options.json)
     if options.docs:
-        report.publish(about, measured, verdicts, options.only)
+        words = f"--only {options.only} --docs" if options.only else "--docs"
+        command = f"python -m bench {words}"
+        report.publish(report.introduction(about), measured, verdicts, command, options.only)
     print(f"\n{time.perf_counter() - began_s:.0f} s; written to {path}")
     return 1 if failures else 0
 

@@ -30,7 +30,6 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 LATEST = "## The latest result"
 # Lines with a heading of their own, before that, which may be measured by themselves.
 SECTIONS = {"console": "## The console at scale, measured"}
-PUBLISHED_BY = "python -m bench --docs"
 VERSION = re.compile(r"v=?(\d[\w.]*)")
 
 Measured = list[tuple[Line, list[Figure]]]
@@ -158,30 +157,36 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
 
 
 def publish(
-    about: dict[str, Any], measured: Measured, verdicts: Sequence[Verdict], only: str = ""
+    introduction: str,
+    measured: Measured,
+    verdicts: Sequence[Verdict],
+    command: str,
+    only: str = "",
 ) -> None:
-    """Put the tables under their headings in docs/benchmarks.md; `only` that of one section."""
+    """Put the tables that a command printed under their headings in docs/benchmarks.md.
+
+    `only` is the name of the one section that was measured.
+    """
     text = DOCUMENT.read_text()
     for name, heading in SECTIONS.items():
         own = [each for each in measured if each[0].name == name]
         if own:
             of_line = [verdict for verdict in verdicts if verdict.line == name]
-            command = f"python -m bench --only {name} --docs" if only else PUBLISHED_BY
-            text = _replaced(text, heading, _tables(command, about, own, of_line))
+            text = _replaced(text, heading, _tables(command, introduction, own, of_line))
     if not only:
         others = [each for each in measured if each[0].name not in SECTIONS]
         rest = [verdict for verdict in verdicts if verdict.line not in SECTIONS]
-        text = _replaced(text, LATEST, _tables(PUBLISHED_BY, about, others, rest))
+        text = _replaced(text, LATEST, _tables(command, introduction, others, rest))
     DOCUMENT.write_text(text)
 
 
 def _tables(
-    command: str, about: dict[str, Any], measured: Measured, verdicts: Sequence[Verdict]
+    command: str, introduction: str, measured: Measured, verdicts: Sequence[Verdict]
 ) -> str:
     rows = [figure_row(line.name, figure) for line, figures in measured for figure in figures]
     parts = [
         f"Printed by `{command}`:",
-        introduction(about),
+        introduction,
         "\n".join([FIGURE_HEAD, *rows]),
         verdict_table(verdicts).strip(),
     ]

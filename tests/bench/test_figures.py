@@ -1,7 +1,10 @@
 """What the benchmark makes of its samples and targets; no timing is asserted anywhere."""
 
-from bench import report
+import json
+
+from bench import medians, report
 from bench.figures import Check, Figure, Run, figure_of, middle_of, quantile
+from bench.line import QUICK
 from bench.lines import LINES
 from bench.load import Sample
 
@@ -61,10 +64,39 @@ def test_a_section_is_printed_under_its_heading_and_all_else_stays(tmp_path, mon
     monkeypatch.setattr(report, "DOCUMENT", page)
     line = next(each for each in LINES if each.name == name)
     measured = [(line, [Figure("/topics", p50_us=20.0, page_cpu_ms=12.5, size_kib=8.0)])]
-    report.publish(report.surroundings(), measured, report.verdicts_of(measured), name)
+    report.publish("on a machine", measured, report.verdicts_of(measured), "a command", name)
     text = page.read_text()
-    assert text.startswith(f"# Benchmarks\n\n{heading}\n\nPrinted by")
+    start = f"# Benchmarks\n\n{heading}\n\nPrinted by `a command`:\n\non a machine\n\n|"
+    assert text.startswith(start)
     assert text.endswith(f"\n\n{latest}\n\nkept\n")
     assert "| console | /topics |  | 20 |" in text
     assert "12.5 ms of processor, 8.0 KiB |" in text
     assert "old" not in text
+
+
+def one_stored(cpu_us: float, peer_us: float) -> report.Measured:
+    (line,) = (each for each in LINES if each.name == "one-stored")
+    ours = [Figure(f"KiteMQ {door}", broker_us=cpu_us) for door in ("WebSocket", "REST")]
+    return [(line, [*ours, Figure("NATS JetStream", broker_us=peer_us)])]
+
+
+def test_of_three_results_each_target_has_the_ratio_of_the_run_in_the_middle():
+    runs = [one_stored(80, 100), one_stored(60, 30), one_stored(50, 50)]
+    [(line, figures)] = medians.middle(runs)
+    assert [each.broker_us for each in figures] == [60, 60, 50]
+    verdicts = medians.middle_verdicts(runs)
+    ratios = {each.broker: each.ratio for each in verdicts if "broker us" in each.target}
+    assert ratios == {"KiteMQ WebSocket": 1.0, "KiteMQ REST": 1.0}
+    assert all(each.line in (line.name, "all") for each in verdicts)
+
+
+def test_a_line_that_a_result_lacks_is_left_out_of_the_medians():
+    line = LINES[0]
+    with_it: report.Measured = [(line, [Figure("ours", rate=1)]), *one_stored(1, 1)]
+    assert [each.name for each, _ in medians.middle([with_it, one_stored(1, 1)])] == ["one-stored"]
+
+
+def test_a_result_is_read_again_as_it_was_measured():
+    measured = [(LINES[0], [Figure("ours", rate=1.5, rates=(1.0, 2.0))])]
+    result = report.document({}, QUICK, measured, {}, report.verdicts_of(measured))
+    assert medians.figures_of(json.loads(json.dumps(result))) == measured
