@@ -26,10 +26,15 @@ def main() -> int:
     """Run the lines that were asked for."""
     parser = _parser()
     options = parser.parse_args()
-    if options.docs and (options.only not in ("", *report.SECTIONS) or options.quick):
+    is_part = options.only not in ("", *report.SECTIONS) or options.without
+    if options.docs and (is_part or options.quick):
         sections = ", ".join(report.SECTIONS)
         parser.error(f"--docs wants the whole result, or --only with one of: {sections}")
-    lines = [line for line in LINES if not options.only or options.only in line.name]
+    lines = [
+        line
+        for line in LINES
+        if options.only in line.name and not any(name in line.name for name in options.without)
+    ]
     if options.list or not lines:
         for line in LINES:
             print(f"{line.name:20} {line.title}")
@@ -92,6 +97,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="short runs: does it work at all?")
     parser.add_argument("--only", default="", metavar="NAME", help="lines with NAME in their name")
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="leave out lines with NAME in their name; may be given more than once",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
     parser.add_argument(
         "--docs", action="store_true", help="put the tables into docs/benchmarks.md"

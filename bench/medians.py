@@ -4,20 +4,20 @@
 
 FILE is what `python -m bench` wrote, three times at different hours say. A figure is the median of
 the files', its loop delay the worst of them. A target is a ratio within one run, so what counts of
-it is the run whose ratio lies in the middle. A line that a file lacks is left out.
+it is the run whose ratio lies in the middle. A line that only some files have counts as in those.
 """
 
 import argparse
 import json
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from bench import report
-from bench.figures import FIGURE_HEAD, Figure, Verdict, figure_row, middle_of
+from bench.figures import FIGURE_HEAD, Check, Figure, Verdict, figure_row, middle_of
 from bench.lines import LINES
 
 Result = dict[str, Any]  # as `report.document` makes it
@@ -34,8 +34,9 @@ def main() -> int:
     if len(options.files) % 2 == 0:
         parser.error("FILE: an even number of results has none in the middle; give one more")
     results = [json.loads(path.read_bytes()) for path in options.files]
-    introduction = "\n\n".join(map(report.introduction, results))
     runs = [figures_of(result) for result in results]
+    said = [*map(report.introduction, results), _partial(runs)]
+    introduction = "\n\n".join(filter(None, said))
     measured, verdicts = middle(runs), middle_verdicts(runs)
     print(f"{introduction}\n\n{FIGURE_HEAD}")
     for line, figures in measured:
@@ -56,25 +57,29 @@ def figures_of(result: Result) -> report.Measured:
 
 
 def middle(runs: Sequence[report.Measured]) -> report.Measured:
-    """Medians of what all runs have; the order is that of the first."""
-    found: dict[tuple[str, str], list[Figure]] = defaultdict(list)
+    """Medians of what the runs have, in the order of the bench."""
+    found: dict[str, dict[str, list[Figure]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         for line, figures in run:
             for each in figures:
-                found[line.name, each.broker].append(each)
-    measured: report.Measured = []
-    for line, figures in runs[0]:
-        of_brokers = [found[line.name, each.broker] for each in figures]
-        rows = [middle_of(each) for each in of_brokers if len(each) == len(runs)]
-        if rows:
-            measured.append((line, rows))
-    return measured
+                found[line.name][each.broker].append(each)
+    return [
+        (line, [middle_of(each) for each in found[line.name].values()])
+        for line in LINES
+        if line.name in found
+    ]
 
 
 def middle_verdicts(runs: Sequence[report.Measured]) -> list[Verdict]:
-    """Of each target the run with the middle ratio; one that a run did not measure is not."""
-    by_target = zip(*(report.verdicts_of(run) for run in runs), strict=True)
-    return [_middle_verdict(each) for each in by_target]
+    """Of each target the run with the middle ratio; runs that did not measure it do not count."""
+    found: dict[tuple[str, Check], list[Verdict]] = defaultdict(list)
+    for run in runs:
+        for line, figures in run:
+            for check in line.checks:
+                found[line.name, check].append(check.verdict(line.name, figures))
+    in_order = [found[line.name, check] for line in LINES for check in line.checks]
+    delays = [report.worst_delay(run) for run in runs]
+    return [_middle_verdict(each) for each in (*in_order, delays) if each]
 
 
 def _figure(row: dict[str, Any]) -> Figure:
@@ -82,10 +87,16 @@ def _figure(row: dict[str, Any]) -> Figure:
 
 
 def _middle_verdict(verdicts: Sequence[Verdict]) -> Verdict:
-    missing = [each for each in verdicts if each.ratio is None]
-    if missing:
-        return missing[0]
-    return sorted(verdicts, key=attrgetter("ratio"))[len(verdicts) // 2]
+    measured = [each for each in verdicts if each.ratio is not None]
+    ordered = sorted(measured, key=attrgetter("ratio"))
+    return ordered[len(ordered) // 2] if ordered else verdicts[0]
+
+
+def _partial(runs: Sequence[report.Measured]) -> str:
+    """Which lines only some of the runs have, in words; "" for none."""
+    counts = Counter(line.name for run in runs for line, _ in run)
+    names = [f"{name} ({count})" for name, count in counts.items() if count < len(runs)]
+    return f"Not in all {len(runs)} runs, but in as many: {', '.join(names)}." if names else ""
 
 
 if __name__ == "__main__":

@@ -39,9 +39,10 @@ class AsyncProducer:
 
     Messages are gathered per topic: a batch leaves when none of its topic is on the road, or when
     `linger_ms` is over, at most `batch_count_max` messages and `batch_bytes_max` bytes, at most
-    `inflight_max` batches at once. A lost connection or a busy server is tried again, under the
-    same message ids, until `timeout_s` after the batch was made. That is at least once: a repeated
-    batch whose answer was lost is stored twice, and shows the same message ids.
+    `inflight_max` batches at once. With 100 messages of one `send_batch` it leaves at once, unless
+    it is to linger. A lost connection or a busy server is tried again, under the same message ids,
+    until `timeout_s` after the batch was made. That is at least once: a repeated batch whose answer
+    was lost is stored twice, and shows the same message ids.
 
     At most `buffer_bytes_max` bytes wait for their answer; then `send` and `submit` wait, and
     `submit_nowait` raises BufferFull. One event loop; not for several threads (`Producer` is).

@@ -1,7 +1,8 @@
 """The messages of one topic on their way: gathered, sent in batches, tried again, answered.
 
 A lane sends a batch as soon as none is on the road, and gathers what comes meanwhile: under load
-batches grow by themselves, and a lone message waits for nobody (`linger_s` can make it wait).
+batches grow by themselves, and a lone message waits for nobody (`linger_s` can make it wait). One
+of 100 messages waits for no others either, so that the server has work while more are made.
 Messages with a message group keep their order: their lane has one batch on the road at a time.
 """
 
@@ -38,6 +39,7 @@ from kitemq.protocol.sends import SentFrame, message_ids
 
 ID_MASK = 0xFFFFFFFF
 OFFLINE_S = 0.25  # without a connection, batches are cut so often
+AMPLE = 100  # messages that need no others: a frame's own cost is lost among theirs
 FAULT = re.compile(r"messages\[(\d+)\]\.?")
 
 
@@ -170,7 +172,8 @@ class Lane:
         if len(batch.entries) >= rules.batch_count_max:
             self._close()
         if self._handle is None:
-            if is_lone and not self._inflight and not rules.linger_s:
+            goes_now = len(batch.entries) >= AMPLE or (is_lone and not self._inflight)
+            if goes_now and not rules.linger_s:
                 self.pump()
             else:
                 self._handle = self._loop.call_soon(self._gathered)

@@ -90,10 +90,14 @@ def test_of_three_results_each_target_has_the_ratio_of_the_run_in_the_middle():
     assert all(each.line in (line.name, "all") for each in verdicts)
 
 
-def test_a_line_that_a_result_lacks_is_left_out_of_the_medians():
+def test_a_line_that_only_some_results_have_counts_as_in_those():
     line = LINES[0]
     with_it: report.Measured = [(line, [Figure("ours", rate=1)]), *one_stored(1, 1)]
-    assert [each.name for each, _ in medians.middle([with_it, one_stored(1, 1)])] == ["one-stored"]
+    measured = medians.middle([one_stored(1, 1), with_it, one_stored(1, 1)])
+    assert [each.name for each, _ in measured] == [line.name, "one-stored"]
+    assert measured[0][1][0].rate == 1
+    verdicts = medians.middle_verdicts([one_stored(1, 1), with_it, one_stored(1, 1)])
+    assert {each.line for each in verdicts} == {line.name, "one-stored", "all"}
 
 
 def test_a_result_is_read_again_as_it_was_measured():

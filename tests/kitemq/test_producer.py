@@ -126,9 +126,9 @@ async def test_a_message_arrives_with_everything_it_was_given(server: LiveServer
     assert (found.encoding, found.body) == ("base64", "AP8=")
 
 
-async def test_messages_submitted_together_travel_together(
-    server: LiveServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many messages each SEND frame has that producers send meanwhile."""
     frames: list[int] = []
     ask = ServerConnection.ask
 
@@ -138,11 +138,29 @@ async def test_messages_submitted_together_travel_together(
         return ask(self, frame, on_answer)
 
     monkeypatch.setattr(ServerConnection, "ask", counted)
+    return frames
+
+
+async def test_messages_submitted_together_travel_together(
+    server: LiveServer, frames: list[int]
+) -> None:
     async with AsyncProducer(server.url, batch_count_max=400) as producer:
         results = await producer.send_batch("t", [Message(body=b"%d" % i) for i in range(1000)])
     assert sum(frames) == 1000
     assert len(frames) == 3
     assert len({result.message_id for result in results}) == 1000
+
+
+@pytest.mark.parametrize(("count", "expected"), [(99, [198]), (100, [100, 100])])
+async def test_a_hundred_messages_wait_for_no_others(
+    server: LiveServer, frames: list[int], count: int, expected: list[int]
+) -> None:
+    messages = [Message(body=b"%d" % i) for i in range(count)]
+    async with AsyncProducer(server.url) as producer:
+        sent = [producer.send_batch("t", messages) for _ in range(2)]
+        first, second = await asyncio.gather(*sent)
+    assert frames == expected
+    assert len({result.message_id for result in first + second}) == 2 * count
 
 
 @pytest.mark.parametrize(("group", "on_the_road"), [("account-1", 1), ("", 4)])
