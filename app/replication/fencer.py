@@ -65,6 +65,16 @@ class Fencer:
                 log.error("%s. Remedy: %s", error.detail, error.remedy)
             leadership.rival = f"{error.detail}: {error.remedy}"
 
+    async def _give_way(self, epoch: int) -> None:
+        """Follow the heir of a hand-over that leads now; stop for any other leader.
+
+        An heir may be known here by another address. While it is not known what it does no change
+        is taken, so there is time until it says by itself that it leads.
+        """
+        leadership = self._services.leadership
+        if not await self._services.handover.heard(self._peer, epoch) and not leadership.state.heir:
+            await leadership.fence(epoch, self._peer)
+
     async def _look(self) -> None:
         leadership = self._services.leadership
         own = leadership.state.history
@@ -74,7 +84,7 @@ class Fencer:
             if link.history.cluster != own.cluster:
                 return
             if link.history.epoch > own.epoch:
-                await leadership.fence(link.history.epoch, self._peer)
+                await self._give_way(link.history.epoch)
             elif link.history.epoch == own.epoch:
                 self._meet(link.history)
             else:

@@ -207,15 +207,49 @@ async def test_of_two_leaders_the_one_of_the_earlier_epoch_is_fenced(
             await fencer.stop()
 
 
+@pytest.mark.parametrize("is_named_so", [True, False])
+async def test_a_leader_that_finds_its_heir_leading_follows_it_and_does_not_stop(
+    opened: Opened, tmp_path: Path, is_named_so: bool
+) -> None:
+    """It was killed before it heard of it; by another name it waits until the heir says so."""
+    async with opened() as heir:
+        address = f"127.0.0.1:{heir.port}"
+        leadership = heir.app.services.leadership
+        await leadership.name_cluster()
+        history = leadership.state.history
+        leadership.state = leadership.state.promote(0, JournalPlace(0, 0))
+        old = tmp_path / "old"
+        old.mkdir()
+        name = address if is_named_so else "10.0.0.2:10912"
+        save_epochs(old, EpochState(history, peer=address).name_heir(name, ""))
+        app = create_app(
+            Settings(data=old, follow="", disk_free_min_bytes=0, report_schedules=False)
+        )
+        async with app.router.lifespan_context(app):
+            fencer = Fencer(app.services, address)
+            await fencer.start()
+            await fencer.stop()
+            expected = RoleChange.HANDED_OVER if is_named_so else None
+            assert app.services.leadership.change is expected
+        state = load_epochs(old)
+        if is_named_so:
+            assert (state.role, state.peer, state.heir) == (EpochRole.STANDBY, address, "")
+        else:
+            assert (state.role, state.heir) == (EpochRole.LEADER, name)
+
+
 class Promoted:
-    """As much of a promoted server as looks for the old leader."""
+    """As much of a promoted server as looks for the old leader; it hands over to nobody."""
 
     def __init__(self, state: EpochState) -> None:
         self.settings = Settings()
-        self.leadership = self
+        self.leadership = self.handover = self
         self.state = state
         self.fences: list[tuple[int, str]] = []
         self.rival = ""
+
+    async def heard(self, ha_listen: str, epoch: int) -> bool:
+        return False
 
     async def fence(self, epoch: int, by: str) -> None:
         self.fences.append((epoch, by))
