@@ -16,6 +16,7 @@ log = logging.getLogger("kitemq")
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 OTHERS = 0o077
+LEADER_COPY = "leader.db"  # of a standby: its leader's database
 SET_ASIDE = "set-aside"  # a folder of the data directory: broken files, kept for a person
 # What versions that made open files kept here. Anything else in the directory is not ours.
 NAMES = (
@@ -34,6 +35,7 @@ NAMES = (
     "kitemq.db-shm",
     "kitemq.db-wal",
     "lag",
+    LEADER_COPY,
     "lock",
     "read_only.json",
     SET_ASIDE,

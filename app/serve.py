@@ -22,6 +22,7 @@ import uvicorn
 
 from app.container import Services
 from app.db.rows import DatabaseError
+from app.db.sqlite_file import sqlite_file
 from app.db.user_probe import has_users
 from app.listen_address import OFF
 from app.listeners import (
@@ -49,10 +50,11 @@ from app.network.socket_connection import SocketConnection
 from app.network.websocket_protocol import with_budget
 from app.network.whole_request import KnownHeads
 from app.priority import go_first
-from app.private_data import keep_private, tighten
+from app.private_data import LEADER_COPY, keep_private, tighten
 from app.services.leadership import RoleChange, settings_by_role
 from app.settings import Settings, SettingsError, is_loopback, load, origins, settings_fields
 from app.tls import Certificate, Pair, TlsError
+from engine.clock import SystemClock
 from engine.config import ROCKETMQ_SCHEME
 from engine.errors import EngineError
 
@@ -120,6 +122,11 @@ def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> i
     while True:
         try:
             role_settings = settings_by_role(settings)
+            if not role_settings.follow and (settings.data / LEADER_COPY).exists():
+                from app.replication.adoption import adopt_copy  # once, after a promotion
+
+                now_ms = SystemClock().now_ms()
+                adopt_copy(settings.data, sqlite_file(settings.database), now_ms)
         except EngineError as error:
             sys.stderr.write(f"kitemq: {error.detail}. {error.remedy}\n")
             return EXIT_REFUSED

@@ -6,16 +6,15 @@ other databases, or if that fails, the result is None and the caller opens the d
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 from urllib.parse import quote
 
-SQLITE = "sqlite:///"
+from app.db.sqlite_file import sqlite_file
 
 
 def has_users(url: str) -> bool | None:
     """Whether the database at `url` has users; None if unknown without opening it."""
-    path = Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
-    if path is None or "?" in url or str(path) in (".", ":memory:"):
+    path = sqlite_file(url)
+    if path is None:
         return None
     if not path.is_file():
         return False

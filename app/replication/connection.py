@@ -20,6 +20,7 @@ from app.network import connection_limits
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor, MonitoredConnection
 from app.network.keep_alive import keep_alive
+from app.replication.database_copy import DatabaseFeed
 from app.replication.frames import STATE, FrameTooLong, LeaderRefusal, encode, read_frame
 from app.services.standbys import KITEMQ, ROCKETMQ, StandbyLink
 from app.tasks import end_tasks
@@ -106,6 +107,7 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
         self._port = port
         self._task: asyncio.Task[None] | None = None
         self._taken = StandbyProgress(port)
+        self._feed: DatabaseFeed | None = None
         self._is_greeted = False  # by a standby of KiteMQ, which can be told things
         self.address = self._ha_listen = ""
 
@@ -192,6 +194,7 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
             await self._send(frame(self._port.broker.log_end, encode(each)))
         state = STATE.decode((await read_frame(self._reader))[1])
         await self._check_epoch(state)
+        self._feed = self._port.database_feed(state.database)
         cursor = self._port.broker.cursor_for(state)
         await asyncio.to_thread(cursor.check)
         return cursor
@@ -263,9 +266,18 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
                     link.end = cut.log_end, cut.journal
 
     async def _give(self, cursor: LeaderCursor, link: StandbyLink) -> None:
+        feed = self._feed
+        try:
+            await self._give_pieces(cursor, link)
+        finally:
+            if feed is not None:
+                await asyncio.to_thread(feed.close)
+
+    async def _give_pieces(self, cursor: LeaderCursor, link: StandbyLink) -> None:
         broker, loop = self._port.broker, asyncio.get_running_loop()
         beat_s = loop.time()
         while True:
+            is_copying = await self._give_database()
             if cursor.plan():
                 piece = await asyncio.to_thread(cursor.read, PIECE_BYTES)
                 self._taken.note_frame(piece if isinstance(piece, ReplicaCut) else None)
@@ -274,6 +286,11 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
                 if isinstance(piece, ReplicaCut):
                     await asyncio.sleep(ROUND_S)
                 continue
+            if is_copying:
+                continue
+            if link.order is not None:
+                while await self._give_database(is_due=True):
+                    pass
             order, link.order = link.order, None
             if order is not None:
                 await self._send(frame(broker.log_end, encode(order)))
@@ -282,6 +299,18 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
                 await self._send(frame(broker.log_end))
                 beat_s = loop.time() + HEARTBEAT_S
             await self._port.woken(LOOK_S)
+
+    async def _give_database(self, *, is_due: bool = False) -> bool:
+        """Give a piece of the database's copy; False where none is due, or there is none."""
+        feed = self._feed
+        if feed is None or not (is_due or feed.is_due):
+            return False
+        piece = await asyncio.to_thread(feed.next)
+        if piece is None:
+            return False
+        self._taken.note_frame(None)
+        await self._send(frame(self._port.broker.log_end, encode(piece)))
+        return True
 
     async def _give_log(self, copied: LogCursor, _: StandbyLink) -> None:
         loop, beat_s = asyncio.get_running_loop(), 0.0

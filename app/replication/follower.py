@@ -9,8 +9,10 @@ from contextlib import suppress
 import msgspec
 
 from app.container import Services
+from app.db.sqlite_file import sqlite_file
 from app.following import LeaderProfile
 from app.listen_address import host_and_port, listen_text
+from app.replication.database_copy import DatabaseCopy, DatabasePiece
 from app.replication.link import LeaderLink, tls_context
 from app.services.leadership import RoleChange
 from app.tasks import end_tasks
@@ -37,6 +39,8 @@ class Follower:
         self._host, self._following = services.engine_host, services.following
         self._secret, self._ca = settings.ha_secret, settings.follow_ca
         self._services, self._ha_listen = services, settings.ha_listen
+        database = sqlite_file(settings.database)
+        self._copy = DatabaseCopy(settings.data) if database is not None else None
         self._tls: ssl.SSLContext | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -93,14 +97,20 @@ class Follower:
             await self._leadership.adopt(link.history, self._following.leader)
             own = self._leadership.state.history
             state = standby.state()
-            state = msgspec.structs.replace(state, ha_listen=listen_text(self._ha_listen))
+            state = msgspec.structs.replace(
+                state,
+                ha_listen=listen_text(self._ha_listen),
+                database=self._copy and await asyncio.to_thread(self._copy.digest),
+            )
             link.begin(own.mark(state))
             while not standby.must_reopen:
                 self._following.leader_end, piece = await link.next()
                 if isinstance(piece, TakeOver):
                     await self._take_over(link, piece)
                     continue
-                if piece is not None:
+                if isinstance(piece, DatabasePiece):
+                    await self._take_database(piece)
+                elif piece is not None:
                     await self._take(piece)
                 if link.profile.must_flush and isinstance(piece, ReplicaCut):
                     await asyncio.to_thread(standby.sync_work())
@@ -137,6 +147,11 @@ class Follower:
         while standby.is_busy:
             standby.show()
             await asyncio.sleep(BUSY_S if standby.is_waiting else 0)
+
+    async def _take_database(self, piece: DatabasePiece) -> None:
+        if self._copy is None:
+            raise ConnectionAbortedError("the leader sent a database that was not asked for")
+        await asyncio.to_thread(self._copy.take, piece)
 
     async def _take_over(self, link: LeaderLink, order: TakeOver) -> None:
         """Lead, which does not return, or answer that this standby does not."""

@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 
 from app.following import LeaderProfile
+from app.replication.database_copy import DatabasePiece
 from engine.replication.epochs import EpochHistory, TakeOver
 from engine.replication.pieces import Piece, StandbyState
 from protocol.replication import BODY_BYTES_MAX, HEAD
@@ -19,7 +20,7 @@ class LeaderRefusal(msgspec.Struct, frozen=True, tag="refusal", array_like=True)
     remedy: str = ""
 
 
-Given = Piece | EpochHistory | LeaderProfile | LeaderRefusal | TakeOver
+Given = Piece | DatabasePiece | EpochHistory | LeaderProfile | LeaderRefusal | TakeOver
 GIVEN: msgspec.msgpack.Decoder[Given] = msgspec.msgpack.Decoder(Given)
 STATE = msgspec.msgpack.Decoder(StandbyState)
 encode = msgspec.msgpack.Encoder().encode

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from app.following import LeaderProfile
+from app.replication.database_copy import DatabasePiece
 from app.replication.frames import GIVEN, FrameTooLong, LeaderRefusal, encode, read_frame
 from engine.errors import Refused
 from engine.replication.epochs import EpochHistory, TakeOver
@@ -28,6 +29,7 @@ SILENCE_S = 20.0  # a leader with nothing to give sends a heartbeat every 5 s
 BUFFER_BYTES = 64 * 1024
 NO_PROOF = "give both servers the same ha_secret"
 T = TypeVar("T", EpochHistory, LeaderProfile)
+Taken = Piece | DatabasePiece | TakeOver
 
 
 class LeaderLink:
@@ -81,7 +83,7 @@ class LeaderLink:
         """Say where the leader has to go on."""
         self._writer.write(frame(state.log_end, encode(state)))
 
-    async def next(self) -> tuple[int, Piece | TakeOver | None]:
+    async def next(self) -> tuple[int, Taken | None]:
         """Where the leader's log ends now, and the next piece or order; None with a heartbeat.
 
         Refused with the leader's reason; OSError, TimeoutError.
@@ -92,7 +94,7 @@ class LeaderLink:
             raise ConnectionAbortedError("the leader greeted twice")
         return log_end, given
 
-    async def _next(self) -> tuple[int, Piece | EpochHistory | LeaderProfile | TakeOver | None]:
+    async def _next(self) -> tuple[int, Taken | EpochHistory | LeaderProfile | None]:
         try:
             log_end, body = await read_frame(self._reader)
             given = GIVEN.decode(body) if body else None

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.container import Services
+from app.db.sqlite_file import sqlite_file
 from app.following import LeaderProfile
 from app.network.acceptor import Acceptor
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor
 from app.replication.connection import StandbyConnection
+from app.replication.database_copy import DatabaseFeed, remove_unfinished
 from app.tls import Certificate, Pair
 from engine.broker import Broker
 from engine.events import Appended
@@ -37,6 +39,7 @@ class StandbyPort:
         self.handover = services.handover
         self.now_ms: Callable[[], int] = services.host.clock.now_ms
         self.address = host_text(*listener.getsockname()[:2])
+        self._database = sqlite_file(settings.database)
 
     @property
     def broker(self) -> Broker:
@@ -49,10 +52,21 @@ class StandbyPort:
         names = settings.broker_name, settings.cluster_name
         return LeaderProfile(*names, broker, must_flush=settings.replicated_flush)
 
+    def database_feed(self, digest: str | None) -> DatabaseFeed | None:
+        """What a standby with such a copy is given of the database.
+
+        None where it wants none, or where PostgreSQL has it to replicate.
+        """
+        if self._database is None or digest is None:
+            return None
+        return DatabaseFeed(self._database, self._services.settings.data, digest)
+
     async def start(self) -> None:
         """Start listening; raises ValueError (such as TlsError) for an unusable certificate."""
         settings = self._services.settings
         await self.leadership.name_cluster()
+        if self._database is not None:
+            await asyncio.to_thread(remove_unfinished, self._database)
         certificate = None
         if settings.tls_certificate:
             pair = Pair(Path(settings.tls_certificate), Path(settings.tls_key))

@@ -88,6 +88,7 @@ class StandbyState(msgspec.Struct, frozen=True, array_like=True):
     epoch: int = 0  # 0: it does not say
     ha_listen: str = ""  # where it serves standbys once it leads; "" nowhere, or it does not say
     promotion: str = ""  # the id of that by which its epoch began; "" of none, or it does not say
+    database: str | None = None  # digest of its copy of the leader's, "" of none; None: wants none
 
 
 EMPTY_STATE = StandbyState(1, 0, JournalPlace(0, 0))

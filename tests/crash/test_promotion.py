@@ -4,13 +4,14 @@ import itertools
 import json
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,43 @@ def test_an_old_leader_is_fenced_and_its_tail_is_set_aside(couple: Couple, tmp_p
     second.kill()
     first.kill()
     assert differences(first, second) == ""
+
+
+def test_a_promoted_standby_has_its_leaders_database_and_the_trail_of_its_promotion(
+    couple: Couple,
+) -> None:
+    first, second = couple.first, couple.second
+    first.start()
+    second.start()
+    with first.client() as client:
+        client.topics.create(TOPIC)
+    copy = second.data / "leader.db"
+    until(lambda: "topic.create" in actions(copy), "no copy of the database", LIMIT_S)
+    first.kill()
+    assert "topic.create" not in actions(second.data / "kitemq.db")
+    done = kitemq("promote", "--server", second.url)
+    assert done.returncode == 0, done.stderr
+    until(lambda: {"topic.create", "server.promote"} <= told(second), "no audit trail", LIMIT_S)
+    assert not copy.exists()
+    (kept,) = (second.data / "set-aside").glob("kitemq-*.db")
+    assert "server.promote" in actions(kept)
+
+
+def actions(database: Path) -> set[str]:
+    """What the audit trail in a file has; nothing where there is none yet."""
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened,
+    ):
+        return {action for (action,) in opened.execute("SELECT action FROM audit")}
+    return set()
+
+
+def told(server: ServerProcess) -> set[str]:
+    """What the audit trail of a server has."""
+    with suppress(KiteError), server.client() as client:
+        return {each.action for each in client.server.audit()}
+    return set()
 
 
 def test_a_stopped_standby_starts_as_a_leader_only_after_a_promotion(couple: Couple) -> None:

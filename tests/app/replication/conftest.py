@@ -11,6 +11,7 @@ import pytest
 
 from app.main import Application, create_app
 from app.network.connection_monitor import ConnectionMonitor
+from app.replication.database_copy import DatabasePiece
 from app.replication.link import LeaderLink
 from app.replication.port import StandbyPort
 from app.settings import Settings
@@ -62,7 +63,7 @@ class Leader:
                 piece: Piece | None = None
                 while not isinstance(piece, ReplicaCut) or standby.end != self.end:
                     _, given = await link.next()
-                    assert not isinstance(given, TakeOver)
+                    assert not isinstance(given, TakeOver | DatabasePiece)
                     piece = given
                     if piece is not None:
                         standby.take(piece)
