@@ -64,6 +64,7 @@ def _replace(database: Path, copy: Path, kept: Path) -> None:
             if own.exists():
                 own.replace(kept.with_name(kept.name + own.name.removeprefix(database.name)))
     sync_folder(kept.parent)
+    copy.with_name(f"{LEADER_COPY}.part").unlink(missing_ok=True)
     copy.replace(database)
     sync_folder(database.parent)
 

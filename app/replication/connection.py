@@ -20,7 +20,7 @@ from app.network import connection_limits
 from app.network.connection_limits import ConnectionSlot
 from app.network.connection_monitor import ConnectionMonitor, MonitoredConnection
 from app.network.keep_alive import keep_alive
-from app.replication.database_copy import DatabaseFeed
+from app.replication.database_copy import DatabaseFeed, DatabasePiece
 from app.replication.frames import STATE, FrameTooLong, LeaderRefusal, encode, read_frame
 from app.services.standbys import KITEMQ, ROCKETMQ, StandbyLink
 from app.tasks import end_tasks
@@ -108,6 +108,7 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
         self._task: asyncio.Task[None] | None = None
         self._taken = StandbyProgress(port)
         self._feed: DatabaseFeed | None = None
+        self._copying: asyncio.Task[DatabasePiece | None] | None = None
         self._is_greeted = False  # by a standby of KiteMQ, which can be told things
         self.address = self._ha_listen = ""
 
@@ -266,18 +267,18 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
                     link.end = cut.log_end, cut.journal
 
     async def _give(self, cursor: LeaderCursor, link: StandbyLink) -> None:
-        feed = self._feed
         try:
             await self._give_pieces(cursor, link)
         finally:
-            if feed is not None:
-                await asyncio.to_thread(feed.close)
+            await end_tasks(self._copying)
+            if self._feed is not None:
+                await asyncio.to_thread(self._feed.close)
 
     async def _give_pieces(self, cursor: LeaderCursor, link: StandbyLink) -> None:
         broker, loop = self._port.broker, asyncio.get_running_loop()
         beat_s = loop.time()
         while True:
-            is_copying = await self._give_database()
+            was_given = await self._give_database()
             if cursor.plan():
                 piece = await asyncio.to_thread(cursor.read, PIECE_BYTES)
                 self._taken.note_frame(piece if isinstance(piece, ReplicaCut) else None)
@@ -286,10 +287,11 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
                 if isinstance(piece, ReplicaCut):
                     await asyncio.sleep(ROUND_S)
                 continue
-            if is_copying:
+            if was_given:
                 continue
             if link.order is not None:
-                while await self._give_database(is_due=True):
+                await self._give_database(waits=True)  # what is under way is perhaps not the newest
+                while await self._give_database(waits=True):
                     pass
             order, link.order = link.order, None
             if order is not None:
@@ -300,12 +302,21 @@ class StandbyConnection(MonitoredConnection, asyncio.StreamReaderProtocol):
                 beat_s = loop.time() + HEARTBEAT_S
             await self._port.woken(LOOK_S)
 
-    async def _give_database(self, *, is_due: bool = False) -> bool:
-        """Give a piece of the database's copy; False where none is due, or there is none."""
-        feed = self._feed
-        if feed is None or not (is_due or feed.is_due):
+    async def _give_database(self, *, waits: bool = False) -> bool:
+        """Give a piece of the database's copy; False where there is none, or none yet.
+
+        A copy is made and read beside the log's pieces, unless the caller `waits` for it.
+        """
+        if self._copying is None:
+            if self._feed is None or not (waits or self._feed.is_due):
+                return False
+            copying = asyncio.to_thread(self._feed.next)
+            self._copying = asyncio.get_running_loop().create_task(copying)
+            self._copying.add_done_callback(lambda _: self._port.standbys.wake())
+        if not (waits or self._copying.done()):
             return False
-        piece = await asyncio.to_thread(feed.next)
+        piece = await self._copying
+        self._copying = None
         if piece is None:
             return False
         self._taken.note_frame(None)

@@ -231,7 +231,10 @@ def test_a_leader_takes_the_copy_adds_its_own_audit_trail_and_keeps_its_database
             with pytest.raises(EngineError):
                 adopt_copy(tmp_path, own, 6)
         assert not own.exists()
+    part = tmp_path / f"{COPY}.part"
+    part.touch()
     adopt_copy(tmp_path, own, 7)
+    assert not part.exists()
     assert rows(own, "SELECT number FROM numbers") == [2]
     assert rows(own, "SELECT action FROM audit ORDER BY id") == ["shared", "user", "promote"]
     (kept,) = (tmp_path / "set-aside").iterdir()
