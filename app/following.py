@@ -28,6 +28,7 @@ class Following:
 
     `failure` says why it is not connected, or does not get on; `leader_end` is where the leader's
     log ended when it was heard last, 0 before that; `profile` is what it told, None before that.
+    `database_copied_ms` is when the copy of its database came that is here, None without one.
     """
 
     leader: str
@@ -35,6 +36,7 @@ class Following:
     leader_end: int = 0
     failure: str = ""
     profile: LeaderProfile | None = None
+    database_copied_ms: int | None = None
 
     def broker_address(self) -> str:
         """Where classic clients call the leader's broker; "" where nobody knows, or there is none.

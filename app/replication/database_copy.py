@@ -177,6 +177,13 @@ class DatabaseCopy:
         except FileNotFoundError:
             return ""
 
+    def copied_ms(self) -> int | None:
+        """When it came; None where there is none."""
+        try:
+            return int(self._path.stat().st_mtime * 1000)
+        except FileNotFoundError:
+            return None
+
     def take(self, piece: DatabasePiece) -> None:
         """Add a piece; the last one completes the copy. ConnectionAbortedError for a wrong one."""
         if piece.at not in (0, self._size_bytes) or zlib.crc32(piece.data) != piece.crc:

@@ -47,6 +47,8 @@ class Follower:
     async def start(self) -> None:
         """Begin to follow; raises ValueError for a file of certificates that is none."""
         self._tls = await tls_context(self._ca)
+        if self._copy is not None:
+            self._following.database_copied_ms = await asyncio.to_thread(self._copy.copied_ms)
         self._leadership.feed = self
         self._task = asyncio.get_running_loop().create_task(self._run())
         log.info("this server is a standby of %s", self._following.leader)
@@ -152,6 +154,8 @@ class Follower:
         if self._copy is None:
             raise ConnectionAbortedError("the leader sent a database that was not asked for")
         await asyncio.to_thread(self._copy.take, piece)
+        if piece.is_last:
+            self._following.database_copied_ms = self._host.clock.now_ms()
 
     async def _take_over(self, link: LeaderLink, order: TakeOver) -> None:
         """Lead, which does not return, or answer that this standby does not."""

@@ -68,6 +68,13 @@ class Replication(msgspec.Struct, frozen=True):
     heir: Annotated[
         str, Meta(description="A standby that was told to take over, until that is known.")
     ] = ""
+    database_copied_ms: Annotated[
+        int | None,
+        Meta(
+            description="Of a standby: when the copy of its leader's SQLite database came that is "
+            "its own once it leads. Null where it has none."
+        ),
+    ] = None
 
 
 class NewPromotion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -95,6 +95,11 @@ async def test_a_standby_has_its_leaders_users_and_soon_what_changes(
         await add_user(leader, "ada")
         async with following(leader, tmp_path) as standby:
             await until(lambda: rows(copy) == ["ada"])
+            state = standby.app.services.following
+            copied_ms = await until(lambda: state.database_copied_ms)
+            assert (await standby.get("/replication"))["database_copied_ms"] == copied_ms
+            dialog = await standby.http.get("/engine/promotion")
+            assert "become the leader" in dialog.text
             leader.send(b"one")
             await caught_up(leader, standby)
             rename(tmp_path / "leader" / "kitemq.db", "eve")
