@@ -230,7 +230,7 @@ FORM = {
     ("changes", "field"),
     [
         ({"source": "no-such-topic"}, "source"),
-        ({"source": "%RETRY%billing"}, "source"),
+        ({"source": "%RETRY%nobody"}, "source"),
         ({"by": "time"}, "from"),
         ({"by": "time", "from": "soon"}, "from"),
         ({"by": "time", "from": "2026-01-02T00:00:00", "until": "2026-01-01T00:00:00"}, "until"),
@@ -255,6 +255,16 @@ def test_what_is_wrong_stands_at_its_field_and_values_are_kept(
         if name not in ("by", "to", "ranges"):
             assert f'name="{name}"' in answer.text
             assert f'value="{value.replace(">", "&gt;")}"' in answer.text
+
+
+def test_a_topic_of_retries_is_no_source(browser: httpx.Client, scenery: Scenery) -> None:
+    one_queue(scenery, "hail")
+    scenery.post("/groups", {"name": "spring"})
+    kill(scenery, "spring", "hail", [{"body": "stone"}])  # it is only tried again
+    with browser:
+        answer = browser.post("/jobs", data=FORM | {"source": "%RETRY%spring"})
+    assert answer.status_code == 403
+    assert 'aria-invalid="true" aria-describedby="help-source"' in answer.text
 
 
 def test_without_the_number_that_was_seen_nothing_is_dismissed(
