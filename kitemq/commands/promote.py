@@ -5,7 +5,6 @@ One that is running, alone or in place of its leader, or the directory of a stop
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -14,11 +13,12 @@ from kitemq.client import Client
 from kitemq.commands.command import ClientCommand, CommandOptions, flag, option
 from kitemq.commands.output import Exit, Output
 from kitemq.commands.serving import server_needed
-from kitemq.errors import Busy, Unreachable, rejected
+from kitemq.errors import Busy, Refused, Unreachable, rejected
 from kitemq.model.server import Replication
 
 START_TIMEOUT_S = 30.0
 LOOK_S = 0.1
+STRANGER_CODES = ("login_needed", "right_missing")
 
 
 class PromoteOptions(CommandOptions):
@@ -66,13 +66,22 @@ def handover(options: HandoverOptions, output: Output) -> int:
 
 
 def _wait(client: Client, epoch: int, is_done: Callable[[Replication], bool]) -> None:
-    """Wait until the server has started anew in its other role."""
+    """Wait until the server has started anew in its other role.
+
+    One that knew this caller before has the users of its leader by then, who may be others.
+    """
     until_s = time.monotonic() + START_TIMEOUT_S
     while True:
-        with suppress(Busy, Unreachable):  # it starts
+        try:
             state = client.server.replication()
             if state.epoch >= epoch and is_done(state):
                 return
+        except (Busy, Unreachable):  # it starts
+            pass
+        except Refused as error:
+            if error.code in STRANGER_CODES:
+                return
+            raise
         if time.monotonic() > until_s:
             raise Busy("it is done, but the server does not answer yet", remedy="see its log")
         time.sleep(LOOK_S)

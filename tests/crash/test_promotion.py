@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from bench.process import free_port
-from kitemq import Client, Consumer, KiteError, Message, NotFound, Producer, TimedOut
+from kitemq import Client, Consumer, KiteError, Message, NotFound, Producer, Refused, TimedOut
 from kitemq.model.server import Replication
 from tests.crash.carriers import Carrier, ClassicCarrier, GrpcCarrier, SdkCarrier
 from tests.crash.process import ServerProcess
@@ -160,13 +160,33 @@ def test_a_promoted_standby_has_its_leaders_database_and_the_trail_of_its_promot
     assert "server.promote" in actions(kept)
 
 
+def test_a_promoted_standby_asks_for_its_leaders_users(couple: Couple) -> None:
+    first, second = couple.first, couple.second
+    first.settings |= {"admin_name": "ada", "admin_password": "a long enough password"}
+    first.begin()
+    second.start()
+    copy = second.data / "leader.db"
+    until(lambda: values(copy, "SELECT name FROM users") == {"ada"}, "no copy", LIMIT_S)
+    first.kill()
+    done = kitemq("promote", "--server", second.url, "--json")
+    assert (done.returncode, done.stdout) == (0, '{"epoch":2}\n'), done.stderr
+    with second.client() as client, pytest.raises(Refused) as refused:
+        client.server.replication()
+    assert refused.value.code == "login_needed"
+
+
 def actions(database: Path) -> set[str]:
-    """What the audit trail in a file has; nothing where there is none yet."""
+    """What the audit trail in a file has."""
+    return values(database, "SELECT action FROM audit")
+
+
+def values(database: Path, question: str) -> set[str]:
+    """What a file answers; nothing where there is none yet."""
     with (
         suppress(sqlite3.Error),
         closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened,
     ):
-        return {action for (action,) in opened.execute("SELECT action FROM audit")}
+        return {value for (value,) in opened.execute(question)}
     return set()
 
 
