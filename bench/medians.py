@@ -34,6 +34,8 @@ def main() -> int:
     if len(options.files) % 2 == 0:
         parser.error("FILE: an even number of results has none in the middle; give one more")
     results = [json.loads(path.read_bytes()) for path in options.files]
+    if unknown := sorted(unknown_lines(results)):
+        parser.error(f"FILE: lines that the bench has not, or not here: {', '.join(unknown)}")
     runs = [figures_of(result) for result in results]
     said = [*map(report.introduction, results), _partial(runs)]
     introduction = "\n\n".join(filter(None, said))
@@ -48,6 +50,15 @@ def main() -> int:
         command = f"python -m bench.medians {names} --docs"
         report.publish(introduction, measured, verdicts, command)
     return 0
+
+
+def unknown_lines(results: Sequence[Result]) -> set[str]:
+    """Lines of the results without which theirs would be silently left out.
+
+    Some are there only where what they measure is installed.
+    """
+    known = {line.name for line in LINES}
+    return {row["name"] for result in results for row in result["lines"]} - known
 
 
 def figures_of(result: Result) -> report.Measured:

@@ -104,3 +104,4 @@ def test_a_result_is_read_again_as_it_was_measured():
     measured = [(LINES[0], [Figure("ours", rate=1.5, rates=(1.0, 2.0))])]
     result = report.document({}, QUICK, measured, {}, report.verdicts_of(measured))
     assert medians.figures_of(json.loads(json.dumps(result))) == measured
+    assert medians.unknown_lines([result, {"lines": [{"name": "gone"}]}]) == {"gone"}
