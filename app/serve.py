@@ -125,8 +125,8 @@ def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> i
             if not role_settings.follow and (settings.data / LEADER_COPY).exists():
                 from app.replication.adoption import adopt_copy  # once, after a promotion
 
-                now_ms = SystemClock().now_ms()
-                adopt_copy(settings.data, sqlite_file(settings.database), now_ms)
+                database = None if settings.database_url else sqlite_file(settings.database)
+                adopt_copy(settings.data, database, SystemClock().now_ms())
         except EngineError as error:
             sys.stderr.write(f"kitemq: {error.detail}. {error.remedy}\n")
             return EXIT_REFUSED

@@ -9,7 +9,6 @@ from contextlib import suppress
 import msgspec
 
 from app.container import Services
-from app.db.sqlite_file import sqlite_file
 from app.following import LeaderProfile
 from app.listen_address import host_and_port, listen_text
 from app.replication.database_copy import DatabaseCopy, DatabasePiece
@@ -39,8 +38,8 @@ class Follower:
         self._host, self._following = services.engine_host, services.following
         self._secret, self._ca = settings.ha_secret, settings.follow_ca
         self._services, self._ha_listen = services, settings.ha_listen
-        database = sqlite_file(settings.database)
-        self._copy = DatabaseCopy(settings.data) if database is not None else None
+        # A database elsewhere is its owner's to replicate.
+        self._copy = None if settings.database_url else DatabaseCopy(settings.data)
         self._tls: ssl.SSLContext | None = None
         self._task: asyncio.Task[None] | None = None
 

@@ -108,6 +108,20 @@ async def test_a_standby_has_its_leaders_users_and_soon_what_changes(
     assert [each.name for each in (tmp_path / "leader").glob("*.out*")] == []
 
 
+async def test_a_standby_with_a_database_elsewhere_takes_no_copy(
+    opened: Opened, tmp_path: Path, often: None
+) -> None:
+    url = f"sqlite:///{tmp_path / 'own.db'}"
+    async with opened() as leader:
+        await add_user(leader, "ada")
+        async with following(leader, tmp_path, database_url=url) as standby:
+            leader.send(b"one")
+            await caught_up(leader, standby)
+            await asyncio.sleep(0.3)  # many looks
+            assert standby.app.services.following.database_copied_ms is None
+    assert not (tmp_path / "standby" / COPY).exists()
+
+
 async def test_an_order_to_take_over_comes_after_the_newest_copy(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
