@@ -22,7 +22,6 @@ import uvicorn
 
 from app.container import Services
 from app.db.rows import DatabaseError
-from app.db.sqlite_file import sqlite_file
 from app.db.user_probe import has_users
 from app.listen_address import OFF
 from app.listeners import (
@@ -125,8 +124,7 @@ def serve(settings: Settings, setting_origins: Mapping[str, str] = NOWHERE) -> i
             if not role_settings.follow and (settings.data / LEADER_COPY).exists():
                 from app.replication.adoption import adopt_copy  # once, after a promotion
 
-                database = None if settings.database_url else sqlite_file(settings.database)
-                adopt_copy(settings.data, database, SystemClock().now_ms())
+                adopt_copy(settings.data, settings.own_database, SystemClock().now_ms())
         except EngineError as error:
             sys.stderr.write(f"kitemq: {error.detail}. {error.remedy}\n")
             return EXIT_REFUSED

@@ -47,6 +47,7 @@ CONFIG_NAME = "config"
 # Names of the SDK and the command line, which may share the server's environment; and `kernel`,
 # which is read before any setting.
 OTHER_NAMES = frozenset({"server", "token", "ca", "kernel"})
+DATABASE_FILE = "kitemq.db"  # in the data directory
 DATABASES = ("sqlite://", "postgresql://", "postgresql+psycopg://")
 ENVIRONMENT_COLORS = ("green", "blue", "violet", "amber", "red", "")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -163,7 +164,12 @@ class Settings(
     @property
     def database(self) -> str:
         """The database's URL, with the default in place."""
-        return self.database_url or f"sqlite:///{self.data / 'kitemq.db'}"
+        return self.database_url or f"sqlite:///{self.data / DATABASE_FILE}"
+
+    @property
+    def own_database(self) -> Path | None:
+        """The file of the database in the data directory; None where another one is set."""
+        return None if self.database_url else self.data / DATABASE_FILE
 
 
 def is_loopback(host: str) -> bool:

@@ -6,9 +6,8 @@ other databases, or if that fails, the result is None and the caller opens the d
 
 import sqlite3
 from contextlib import closing
-from urllib.parse import quote
 
-from app.db.sqlite_file import sqlite_file
+from app.db.sqlite_file import knows_users, read_only, sqlite_file
 
 
 def has_users(url: str) -> bool | None:
@@ -19,10 +18,7 @@ def has_users(url: str) -> bool | None:
     if not path.is_file():
         return False
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
-            tables = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'users'")
-            if tables.fetchone() is None:
-                return False
-            return database.execute("SELECT 1 FROM users LIMIT 1").fetchone() is not None
+        with closing(sqlite3.connect(read_only(path), uri=True)) as database:
+            return knows_users(database)
     except sqlite3.Error:
         return None

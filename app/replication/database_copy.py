@@ -16,11 +16,11 @@ import zlib
 from contextlib import closing
 from io import BufferedReader
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 
 from app.atomic_files import sync_folder
+from app.db.sqlite_file import read_only
 from app.private_data import FILE_MODE, LEADER_COPY
 
 log = logging.getLogger("kitemq.replication")
@@ -62,7 +62,8 @@ class DatabaseFeed:
         self._database, self._data, self._given = database, data, digest
         self._source: sqlite3.Connection | None = None
         self._version = -1  # of the database, as it was copied last
-        self._copy: BufferedReader | None = None
+        self._copy: BufferedReader | None = None  # under way, and its digest and size
+        self._digest, self._size_bytes = "", 0
         self._due_s = 0.0
         self._failure = ""
         self._using = threading.Lock()  # a call may go on when nobody waits for it any more
@@ -115,7 +116,7 @@ class DatabaseFeed:
         if self._source is None:
             if not self._database.exists():
                 return
-            address = f"file:{quote(str(self._database))}?mode=ro"
+            address = read_only(self._database)
             self._source = sqlite3.connect(
                 address, BUSY_S, isolation_level=None, check_same_thread=False, uri=True
             )

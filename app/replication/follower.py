@@ -39,7 +39,7 @@ class Follower:
         self._secret, self._ca = settings.ha_secret, settings.follow_ca
         self._services, self._ha_listen = services, settings.ha_listen
         # A database elsewhere is its owner's to replicate.
-        self._copy = None if settings.database_url else DatabaseCopy(settings.data)
+        self._copy = DatabaseCopy(settings.data) if settings.own_database else None
         self._tls: ssl.SSLContext | None = None
         self._task: asyncio.Task[None] | None = None
 

@@ -237,7 +237,7 @@ class Official:
         )
         return found
 
-    def look(self) -> None:
+    def assert_runs(self) -> None:
         """AssertionError with its exit status, where its process has ended."""
         status = self._process.poll()
         assert status is None, f"the {self.client} driver ended with {status}, see {self._log.name}"

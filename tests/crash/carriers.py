@@ -36,7 +36,7 @@ class Carrier(Protocol):
     def received(self) -> Counter[str]:
         """The bodies that were consumed so far, and how often."""
 
-    def look(self) -> None:
+    def assert_runs(self) -> None:
         """AssertionError with what is known of it, where one of the two has ended by itself."""
 
     def end_producer(self) -> None:
@@ -58,7 +58,7 @@ class Sends:
         self._thread = threading.Thread(target=self._run, args=(send,), daemon=True)
         self._thread.start()
 
-    def look(self) -> None:
+    def assert_runs(self) -> None:
         """AssertionError where it has ended by itself."""
         assert self._thread.is_alive(), f"the sends of {self._prefix}… have ended"
 
@@ -101,8 +101,8 @@ class SdkCarrier:
     def received(self) -> Counter[str]:
         return Counter(dict(self._received))
 
-    def look(self) -> None:
-        self._sends.look()
+    def assert_runs(self) -> None:
+        self._sends.assert_runs()
         assert self._consumer.is_alive(), "the SDK's consumer has ended"
 
     def end_producer(self) -> None:
@@ -142,9 +142,9 @@ class ClassicCarrier:
     def received(self) -> Counter[str]:
         return Counter(self._consumer.said("GOT"))
 
-    def look(self) -> None:
-        self._producer.look()
-        self._consumer.look()
+    def assert_runs(self) -> None:
+        self._producer.assert_runs()
+        self._consumer.assert_runs()
 
     def end_producer(self) -> None:
         self._producer.kill()
@@ -186,9 +186,9 @@ class GrpcCarrier:
         events = self._official.events(self._consumer.name)
         return Counter(body_of(each.message) for each in events)
 
-    def look(self) -> None:
-        self._sends.look()
-        self._official.look()
+    def assert_runs(self) -> None:
+        self._sends.assert_runs()
+        self._official.assert_runs()
 
     def end_producer(self) -> None:
         self._sends.end()

@@ -337,7 +337,7 @@ def test_what_was_accepted_as_replicated_outlives_each_leader(
     for number in range(PROMOTIONS):
         for each in carriers:
             count, why = len(each.accepted()), f"{each.name}, promotion {number}, seed {seed}"
-            each.look()
+            each.assert_runs()
             until(lambda each=each, count=count: len(each.accepted()) > count, why, MOVE_S)
         time.sleep(chance.uniform(0.0, 0.5))
         leader.kill()
@@ -347,7 +347,7 @@ def test_what_was_accepted_as_replicated_outlives_each_leader(
         leader.start()
         leader, standby = standby, leader
     for each in carriers:
-        each.look()
+        each.assert_runs()
         each.end_producer()
     accepted = {body for each in carriers for body in each.accepted()}
     stored = couple.copies(leader)

@@ -32,7 +32,7 @@ class Watched:
     def said(self, word: str) -> list[str]:
         return [line[1] for line in tuple(self.lines) if line[0] == word and len(line) > 1]
 
-    def look(self) -> None:
+    def assert_runs(self) -> None:
         """AssertionError with what it printed last, where it has ended."""
         status = self.process.poll()
         assert status is None, f"the driver ended with {status}: {self.lines[-20:]}"
